@@ -1,0 +1,72 @@
+"""The families: one file each, and the registry that finds one for a config.json.
+
+Must not know torch; a family must not know another family's internals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from llmcli.checkpoint.config import ConfigReader
+from llmcli.checkpoint.escape import printable
+from llmcli.errors import CheckpointError, UnsupportedError
+from llmcli.families import gpt2, llama
+from llmcli.families.family import Family
+from llmcli.spec import DecoderSpec, SpecError
+
+FAMILIES: tuple[Family, ...] = (llama.FAMILY, gpt2.FAMILY)
+
+
+def supported() -> list[str]:
+    """Every `model_type` that some family reads, sorted."""
+    return sorted(kind for family in FAMILIES for kind in family.model_types)
+
+
+def find_family(config: Mapping[str, Any]) -> Family:
+    """The family for a config.json; UnsupportedError names its type and what is supported."""
+    kind = config.get("model_type")
+    for family in FAMILIES:
+        if kind in family.model_types:
+            return family
+    if not isinstance(kind, str):
+        raise CheckpointError(
+            f"config.json names no model_type (it is {printable(repr(kind))})",
+            hint=f"supported: {', '.join(supported())}",
+        )
+    near = get_close_matches(kind, supported(), n=1)
+    raise UnsupportedError(
+        f"model_type {printable(kind)} is not supported; supported: {', '.join(supported())}",
+        hint=f"did the config mean {near[0]}?"
+        if near
+        else "a family is a small file of data: see docs/adding-a-family.md",
+    )
+
+
+def read_spec(config: Mapping[str, Any]) -> tuple[Family, DecoderSpec, list[str]]:
+    """The family, its spec and the ledger's warnings.
+
+    Raises UnsupportedError before any weight is read for what is not implemented, quantised
+    weights included.
+    """
+    family = find_family(config)
+    _refuse_quantised(config)
+    reader = ConfigReader(config)
+    try:
+        spec = family.read(reader)
+    except SpecError as error:
+        raise CheckpointError(
+            f"config.json contradicts itself: {error}", hint="fetch the config again"
+        ) from error
+    return family, spec, reader.finish()
+
+
+def _refuse_quantised(config: Mapping[str, Any]) -> None:
+    for key in ("quantization_config", "compression_config", "quantization"):
+        if settings := config.get(key):
+            method = settings.get("quant_method", key) if isinstance(settings, dict) else settings
+            raise UnsupportedError(
+                f"the weights are quantised ({printable(str(method))}), which is not supported",
+                hint="use the checkpoint's float16 or bfloat16 version",
+            )

@@ -1,0 +1,66 @@
+"""Llama 1, 2, 3, 3.1, 3.2 and what shares their shape (SmolLM2, TinyLlama, stories260k).
+
+Pre-norm RMSNorm, rotary positions, grouped-query attention, SwiGLU
+(arXiv 2302.13971, 2307.09288, 2407.21783).
+"""
+
+from __future__ import annotations
+
+from llmcli.checkpoint.config import ConfigReader
+from llmcli.checkpoint.rope_config import read_rope
+from llmcli.checkpoint.rules import Ignore, Rename, Rule, Tie
+from llmcli.families.family import Family
+from llmcli.spec import DecoderSpec, LayerSpec
+
+
+def read(config: ConfigReader) -> DecoderSpec:
+    hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
+    head_dim = config.integer("head_dim", hidden // max(heads, 1))
+    max_positions = config.integer("max_position_embeddings", 2048)
+    bias = config.flag("attention_bias", False)
+    rope = read_rope(config, dim=head_dim, max_positions=max_positions)
+    # pretraining_tp only says how the training run was cut over devices.
+    config.ignore(["pretraining_tp", "attention_dropout", "rope_interleaved", "is_llama_config"])
+    return DecoderSpec(
+        vocab_size=config.integer("vocab_size"),
+        hidden_size=hidden,
+        intermediate_size=config.integer("intermediate_size"),
+        num_heads=heads,
+        num_kv_heads=config.integer("num_key_value_heads", heads),
+        head_dim=head_dim,
+        max_positions=max_positions,
+        layers=(LayerSpec(rope=rope),) * config.integer("num_hidden_layers"),
+        norm="rms",
+        norm_eps=config.number("rms_norm_eps", 1e-6),
+        mlp="gated",
+        activation=config.choice("hidden_act", {"silu": "silu"}, "silu"),
+        attn_scale=head_dim**-0.5,
+        tie_embeddings=config.flag("tie_word_embeddings", False),
+        attn_bias=bias,
+        attn_out_bias=bias,
+        mlp_bias=config.flag("mlp_bias", False),
+    )
+
+
+def rules(spec: DecoderSpec) -> list[Rule]:
+    layer = "{p}layers.{i}"
+    head = Tie("lm_head.weight", "embed_tokens.weight")
+    return [
+        Rename("{p}embed_tokens", "embed_tokens"),
+        Rename(f"{layer}.input_layernorm", "layers.{i}.attn_norm"),
+        *(
+            Rename(f"{layer}.self_attn.{name}", f"layers.{{i}}.attn.{name}")
+            for name in ("q_proj", "k_proj", "v_proj", "o_proj")
+        ),
+        Rename(f"{layer}.post_attention_layernorm", "layers.{i}.mlp_norm"),
+        *(
+            Rename(f"{layer}.mlp.{name}", f"layers.{{i}}.mlp.{name}")
+            for name in ("gate_proj", "up_proj", "down_proj")
+        ),
+        Rename("{p}norm", "norm"),
+        head if spec.tie_embeddings else Rename("lm_head", "lm_head"),
+        Ignore(f"{layer}.self_attn.rotary_emb.inv_freq"),
+    ]
+
+
+FAMILY = Family("llama", ("llama",), ("model.", ""), read, rules)
