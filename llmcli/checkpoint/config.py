@@ -31,7 +31,7 @@ _BOOKKEEPING = frozenset(
     decoder_start_token_id task_specific_params problem_type id2label label2id num_labels
     finetuning_task output_attentions output_hidden_states return_dict return_dict_in_generate
     use_return_dict torchscript gradient_checkpointing tokenizer_class
-    prefix chunk_size_feed_forward use_bfloat16 tf_legacy_loss
+    transformers.js_config prefix chunk_size_feed_forward use_bfloat16 tf_legacy_loss
     """.split()
 )
 

@@ -7,11 +7,12 @@ checked against the file's true size before anything is allocated. Must not know
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn, TypeGuard
 
 from llmcli.checkpoint.escape import printable
 from llmcli.errors import CheckpointError
@@ -109,8 +110,7 @@ def _parse(text: bytes, path: Path) -> dict[str, Any]:
     def no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         entries = dict(pairs)
         if len(entries) != len(pairs):
-            seen: set[str] = set()
-            twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+            twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
             _refuse(path, f"names `{printable(twice)}` twice in its header")
         return entries
 
@@ -168,7 +168,7 @@ def _tensor(name: str, entry: Any, path: Path, data_start: int) -> StoredTensor:
     return StoredTensor(name, dtype, tuple(shape), path, data_start + begin, data_start + end)
 
 
-def _naturals(value: Any) -> bool:
+def _naturals(value: object) -> TypeGuard[list[int]]:
     return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
 
 

@@ -48,11 +48,11 @@ def _scaling(section: ConfigReader, max_positions: int) -> RopeScaling:
     return section.choice(key, _KINDS, "default")(section, max_positions)
 
 
-def _none(section: ConfigReader, max_positions: int) -> RopeScaling:
+def _none(_section: ConfigReader, _max_positions: int) -> RopeScaling:
     return None
 
 
-def _linear(section: ConfigReader, max_positions: int) -> RopeScaling:
+def _linear(section: ConfigReader, _max_positions: int) -> RopeScaling:
     return LinearScaling(_factor(section))
 
 

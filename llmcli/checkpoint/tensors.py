@@ -75,9 +75,9 @@ class TensorFiles:
 def arrange(tensor: Tensor, item: Assignment) -> Tensor:
     """The part of a stored tensor that the assignment asks for, contiguous."""
     if item.transpose:
-        tensor = tensor.T
+        tensor = tensor.T.contiguous()
     if cut := item.cut:
-        grouped = tensor.unflatten(0, (cut.groups, cut.width))
+        grouped = tensor.view(cut.groups, cut.width, *tensor.shape[1:])
         tensor = grouped[:, cut.start : cut.stop].flatten(0, 1)
     assert tuple(tensor.shape) == item.shape, f"{item.target}: {tensor.shape} is not {item.shape}"
     return tensor.contiguous()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from llmcli.checkpoint.config import ConfigReader
 from llmcli.checkpoint.rules import Ignore, Rename, Rule, Split, Tie
 from llmcli.families.family import Family
+from llmcli.families.sizes import read_head_dim
 from llmcli.spec import Activation, DecoderSpec, LayerSpec, Learned
 
 _ACTIVATIONS: dict[str, Activation] = {
@@ -24,7 +25,7 @@ _ACTIVATIONS: dict[str, Activation] = {
 
 def read(config: ConfigReader) -> DecoderSpec:
     hidden, heads = config.integer("n_embd", 768), config.integer("n_head", 12)
-    head_dim = hidden // max(heads, 1)
+    head_dim = read_head_dim(config, hidden=hidden, heads=heads)
     scaled = config.flag("scale_attn_weights", True)
     config.expect("scale_attn_by_inverse_layer_idx", False)
     config.expect("add_cross_attention", False)

@@ -10,17 +10,19 @@ from llmcli.checkpoint.config import ConfigReader
 from llmcli.checkpoint.rope_config import read_rope
 from llmcli.checkpoint.rules import Ignore, Rename, Rule, Tie
 from llmcli.families.family import Family
+from llmcli.families.sizes import read_head_dim
 from llmcli.spec import DecoderSpec, LayerSpec
 
 
 def read(config: ConfigReader) -> DecoderSpec:
     hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
-    head_dim = config.integer("head_dim", hidden // max(heads, 1))
+    head_dim = read_head_dim(config, hidden=hidden, heads=heads)
     max_positions = config.integer("max_position_embeddings", 2048)
     bias = config.flag("attention_bias", False)
     rope = read_rope(config, dim=head_dim, max_positions=max_positions)
+    config.expect("rope_interleaved", False)
     # pretraining_tp only says how the training run was cut over devices.
-    config.ignore(["pretraining_tp", "attention_dropout", "rope_interleaved", "is_llama_config"])
+    config.ignore(["pretraining_tp", "attention_dropout", "is_llama_config"])
     return DecoderSpec(
         vocab_size=config.integer("vocab_size"),
         hidden_size=hidden,
