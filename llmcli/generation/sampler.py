@@ -1,0 +1,37 @@
+"""Sampler: one uniform draw turned into an id by inverting the cumulative distribution.
+
+A single number in [0, 1) decides a token, whatever the vocabulary and the device, so a seed
+means the same draw everywhere.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class Sampler:
+    """Draws ids with its own generator; no global seed is touched."""
+
+    def __init__(self, seed: int | None) -> None:
+        self._generator = torch.Generator()
+        if seed is None:
+            self._generator.seed()
+        else:
+            self._generator.manual_seed(seed)
+
+    def draw(self, logits: Tensor) -> Tensor:
+        """Ids [B] from logits [B,V]; an id cut to -inf is never drawn."""
+        uniform = torch.rand(logits.shape[0], 1, generator=self._generator, dtype=torch.float64)
+        return invert(logits, uniform.to(logits.device))
+
+
+def invert(logits: Tensor, uniform: Tensor) -> Tensor:
+    """The ids [B] at which the cumulative probability first exceeds uniform [B,1]."""
+    wide = torch.float32 if logits.device.type == "mps" else torch.float64
+    cumulative = logits.softmax(-1, dtype=wide).cumsum(-1)
+    # Scaled by the total, so that rounding can leave no gap at the upper end.
+    point = uniform.to(wide) * cumulative[:, -1:]
+    first = torch.searchsorted(cumulative, point, right=True)
+    last = torch.searchsorted(cumulative, cumulative[:, -1:].contiguous(), right=False)
+    return torch.minimum(first, last)[:, 0]
