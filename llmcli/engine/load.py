@@ -1,0 +1,102 @@
+"""From a folder to a filled decoder: directory, family, spec, plan, tensors, in that order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from llmcli.checkpoint.directory import ModelDir
+from llmcli.checkpoint.plan import LoadPlan, make_plan
+from llmcli.checkpoint.tensors import TensorFiles
+from llmcli.engine.device import DtypeName, choose_device, choose_dtype
+from llmcli.families import read_spec
+from llmcli.model import Decoder
+from llmcli.spec import DecoderSpec, parameter_shapes
+
+_STORED = {
+    "F32": torch.float32,
+    "F64": torch.float64,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+}
+
+# (bytes done, bytes in all)
+OnProgress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A decoder ready to run, with the reasons for what was chosen and the warnings met."""
+
+    decoder: Decoder
+    family: str
+    device_reason: str
+    dtype_reason: str
+    warnings: tuple[str, ...]
+
+    @property
+    def spec(self) -> DecoderSpec:
+        return self.decoder.spec
+
+
+def load_decoder(
+    directory: ModelDir,
+    *,
+    device: str = "auto",
+    dtype: DtypeName = "auto",
+    on_progress: OnProgress | None = None,
+) -> Loaded:
+    """Read, prove and fill. Peak memory is the decoder's own size plus one tensor.
+
+    Raises CheckpointError or UnsupportedError before any weight is read where config and
+    headers do not fit.
+    """
+    family, spec, warnings = read_spec(directory.config)
+    stored = directory.tensors()
+
+    def planned(spec: DecoderSpec) -> LoadPlan:
+        return make_plan(
+            parameter_shapes(spec),
+            stored,
+            family.rules(spec),
+            num_layers=spec.num_layers,
+            prefixes=family.prefixes,
+        )
+
+    plan = planned(spec)
+    with TensorFiles() as files:
+        if not files.repeats_equal(plan):
+            warnings.append(
+                "config.json ties the head to the embedding, but the file holds a different "
+                "lm_head; the file's head is used, as transformers does"
+            )
+            spec = replace(spec, tie_embeddings=False)
+            plan = planned(spec)
+        where, device_reason = choose_device(device)
+        kind, dtype_reason = choose_dtype(dtype, where, _commonest_dtype(plan))
+        parameters = files.parameters(plan, dtype=kind, device=where)
+        decoder = Decoder.filled(spec, _counted(parameters, plan, on_progress))
+    return Loaded(decoder.eval(), family.name, device_reason, dtype_reason, tuple(warnings))
+
+
+def _commonest_dtype(plan: LoadPlan) -> torch.dtype:
+    bytes_by_dtype: Counter[str] = Counter()
+    for item in plan.assignments:
+        bytes_by_dtype[item.source.dtype] += item.source.nbytes
+    return _STORED[bytes_by_dtype.most_common(1)[0][0]]
+
+
+def _counted(
+    parameters: Iterable[tuple[str, Tensor]], plan: LoadPlan, on_progress: OnProgress | None
+) -> Iterator[tuple[str, Tensor]]:
+    total = sum(item.source.nbytes for item in plan.assignments)
+    done = 0
+    for (name, tensor), item in zip(parameters, plan.assignments, strict=True):
+        yield name, tensor
+        done += item.source.nbytes
+        if on_progress is not None:
+            on_progress(done, total)
