@@ -1,0 +1,109 @@
+"""A safetensors file written in one pass, a piece of a tensor at a time, and put in place whole.
+
+Must not know GGUF.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Literal
+
+from llmcli.checkpoint.escape import printable
+from llmcli.errors import CheckpointError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+DType = Literal["float16", "bfloat16", "float32"]
+_FORMAT: dict[DType, tuple[str, int]] = {
+    "float16": ("F16", 2),
+    "bfloat16": ("BF16", 2),
+    "float32": ("F32", 4),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A tensor to be written; `pieces` yields its values in order when it is its turn."""
+
+    name: str
+    shape: tuple[int, ...]
+    pieces: Callable[[], Iterable[npt.NDArray[np.float32]]]
+
+
+def write_safetensors(
+    path: Path, tensors: Sequence[Outgoing], *, dtype: DType, advance: Callable[[int], None]
+) -> None:
+    """Write `tensors` as `dtype` to `path`; nothing is at `path` until everything is."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with partial.open("wb") as file:
+            file.write(_header(tensors, dtype))
+            for tensor in tensors:
+                _write(file, tensor, dtype, advance)
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def encode(values: npt.NDArray[np.float32], dtype: DType) -> npt.NDArray[np.generic]:
+    """float32 values in the little-endian form of `dtype`, rounded to nearest even; finite only."""
+    import numpy as np
+
+    if dtype == "float32":
+        return values.astype("<f4", copy=False)
+    if dtype == "float16":
+        with np.errstate(over="ignore"):
+            return values.astype("<f2")
+    bits: npt.NDArray[np.uint32] = values.view(np.uint32)
+    odd = (bits >> np.uint32(16)) & np.uint32(1)
+    rounded: npt.NDArray[np.uint32] = (bits + np.uint32(0x7FFF) + odd) >> np.uint32(16)
+    return rounded.astype("<u2")
+
+
+def encoded_bytes(tensors: Sequence[Outgoing], dtype: DType) -> int:
+    """How many bytes the values of `tensors` take."""
+    return sum(prod(tensor.shape) for tensor in tensors) * _FORMAT[dtype][1]
+
+
+def _header(tensors: Sequence[Outgoing], dtype: DType) -> bytes:
+    code, width = _FORMAT[dtype]
+    entries: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    at = 0
+    for tensor in tensors:
+        end = at + prod(tensor.shape) * width
+        entries[tensor.name] = {
+            "dtype": code,
+            "shape": list(tensor.shape),
+            "data_offsets": [at, end],
+        }
+        at = end
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _write(file: BinaryIO, tensor: Outgoing, dtype: DType, advance: Callable[[int], None]) -> None:
+    import numpy as np
+
+    for values in tensor.pieces():
+        if not np.isfinite(values).all():
+            raise CheckpointError(
+                f"tensor {printable(tensor.name)} holds a value that is not a finite number",
+                hint="the source file is damaged; fetch it again",
+            )
+        stored = encode(np.ascontiguousarray(values), dtype)
+        if dtype == "float16" and not np.isfinite(stored).all():
+            raise CheckpointError(
+                f"tensor {printable(tensor.name)} holds {np.abs(values).max():g}, "
+                "float16 ends at 65504",
+                hint="convert with --dtype bfloat16 or float32",
+            )
+        file.write(stored.tobytes())
+        advance(stored.nbytes)

@@ -1,0 +1,138 @@
+"""A GGUF file made into a checkpoint folder in Hugging Face form.
+
+The joiner of acquire/gguf/. Must not know where the file came from.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from llmcli.acquire.disk import full_disk_is_one_line, require_room
+from llmcli.acquire.gguf.architectures import ARCHITECTURES, Architecture, Shaped
+from llmcli.acquire.gguf.plan import Move, plan_moves
+from llmcli.acquire.gguf.reader import GgufFile, read_gguf
+from llmcli.acquire.gguf.tensors import halves_order, pieces, refuse_unreadable
+from llmcli.acquire.gguf.tokenizer import tokenizer_files
+from llmcli.acquire.gguf.vocabulary import Vocabulary, read_vocabulary
+from llmcli.acquire.gguf.write import DType, Outgoing, encoded_bytes, write_safetensors
+from llmcli.acquire.progress import Progress, Silent
+from llmcli.checkpoint.escape import printable, shortlist
+
+# Written into origin.json, so that a checkpoint made by an older rule can be told apart.
+CONVERTER = "llmcli-gguf 1"
+WEIGHTS = "model.safetensors"
+
+
+def convert(
+    gguf_file: Path,
+    out_dir: Path,
+    *,
+    dtype: DType = "float16",
+    progress: Progress | None = None,
+) -> None:
+    """Write the checkpoint of `gguf_file` into `out_dir`, config.json last.
+
+    Everything is proved before the first byte is written; a folder that holds config.json
+    is whole.
+    """
+    progress = progress or Silent()
+    file = read_gguf(gguf_file)
+    architecture = _architecture(file)
+    shaped = architecture.config(file)
+    moves = plan_moves(file, architecture, shaped)
+    for move in {move.source.kind: move for move in moves}.values():
+        refuse_unreadable(file, move.source)
+    vocabulary = read_vocabulary(file)
+    if len(vocabulary.tokens) > shaped.sizes["vocab"]:
+        raise file.fault(
+            f"has {len(vocabulary.tokens)} tokens for {shaped.sizes['vocab']} embeddings"
+        )
+    texts = tokenizer_files(file, vocabulary)
+    texts["generation_config.json"] = _generation_config(vocabulary)
+    texts["config.json"] = _with_ids(shaped.config, vocabulary) | {"torch_dtype": dtype}
+    _tell_unread(file, architecture, shaped, progress)
+    _write(out_dir, texts, _outgoing(file, moves, shaped), dtype=dtype, progress=progress)
+
+
+def _architecture(file: GgufFile) -> Architecture:
+    parts = file.metadata.get("split.count")
+    if isinstance(parts, int) and parts > 1:
+        raise file.fault(f"is one of {parts} parts", "merge the parts with llama.cpp's gguf-split")
+    name = file.text("general.architecture") or ""
+    if name not in ARCHITECTURES:
+        raise file.fault(
+            f"has the architecture {name!r:.60}",
+            f"the architectures that can be imported are {', '.join(ARCHITECTURES)}",
+        )
+    return ARCHITECTURES[name]
+
+
+def _outgoing(file: GgufFile, moves: list[Move], shaped: Shaped) -> list[Outgoing]:
+    heads = {"query": shaped.sizes["heads"], "key": shaped.sizes["kv_heads"]}
+    tensors = []
+    for move in moves:
+        shape = move.source.shape
+        order = halves_order(heads[move.permuted], shape[0]) if move.permuted else None
+        tensors.append(Outgoing(move.target, shape, partial(pieces, file, move.source, order)))
+    return tensors
+
+
+def _write(
+    out_dir: Path,
+    texts: dict[str, dict[str, Any]],
+    tensors: list[Outgoing],
+    *,
+    dtype: DType,
+    progress: Progress,
+) -> None:
+    needed = encoded_bytes(tensors, dtype)
+    require_room(out_dir, needed)
+    with full_disk_is_one_line(out_dir, needed):
+        out_dir.mkdir(parents=True, exist_ok=True)
+        # Without its config.json the folder does not count, until it is whole again.
+        (out_dir / "config.json").unlink(missing_ok=True)
+        progress.start("converting", needed)
+        try:
+            write_safetensors(out_dir / WEIGHTS, tensors, dtype=dtype, advance=progress.advance)
+        finally:
+            progress.finish()
+        for name, content in texts.items():
+            _write_json(out_dir / name, content)
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    partial_path = path.with_name(path.name + ".partial")
+    partial_path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    partial_path.replace(path)
+
+
+def _with_ids(config: dict[str, Any], vocabulary: Vocabulary) -> dict[str, Any]:
+    return config | {
+        "bos_token_id": vocabulary.bos,
+        "eos_token_id": vocabulary.eos,
+        "pad_token_id": vocabulary.padding,
+    }
+
+
+def _generation_config(vocabulary: Vocabulary) -> dict[str, Any]:
+    stops = vocabulary.stops
+    ids = {
+        "bos_token_id": vocabulary.bos,
+        "eos_token_id": stops[0] if len(stops) == 1 else stops,
+        "pad_token_id": vocabulary.padding,
+    }
+    return {key: value for key, value in ids.items() if value is not None and value != []}
+
+
+def _tell_unread(
+    file: GgufFile, architecture: Architecture, shaped: Shaped, progress: Progress
+) -> None:
+    prefix = architecture.name + "."
+    unread = [
+        key for key in file.metadata if key.startswith(prefix) and key not in shaped.read_keys
+    ]
+    if unread:
+        progress.notice(f"{printable(file.path.name)}: not read: {shortlist(unread)}")
