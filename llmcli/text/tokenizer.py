@@ -142,7 +142,7 @@ class Tokenizer:
         if BYTE_PIECE.fullmatch(piece):
             return piece
         if "ByteLevel" in decoder_kinds(self._backend.decoder):
-            return piece_bytes(piece).decode("utf-8", "backslashreplace")
+            return "".join(f"<0x{byte:02X}>" for byte in piece_bytes(piece))
         return text
 
     def token_id(self, text: str) -> int | None:

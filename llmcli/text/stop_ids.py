@@ -1,0 +1,85 @@
+"""Which ids end a reply: the union of every place that names one, with its sources.
+
+A pure function of files already read. Must not know how generation stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from llmcli.errors import CheckpointError, LlmcliError
+from llmcli.text.chat_template import ChatTemplate
+from llmcli.text.tokenizer import Tokenizer
+
+REPLY = "Nothing but this sentence"
+
+
+@dataclass(frozen=True, slots=True)
+class StopId:
+    """One id that ends a reply, its text, and who says so."""
+
+    id: int
+    text: str
+    sources: tuple[str, ...]
+
+
+def collect_stop_ids(
+    generation_config: Mapping[str, object] | None,
+    config: Mapping[str, object] | None,
+    tokenizer: Tokenizer,
+    template: ChatTemplate | None = None,
+) -> tuple[StopId, ...]:
+    """The stop ids in the order they are found, each once.
+
+    eos_token_id may be an integer, a list of them or null; anything else is refused by name.
+    A negative id, or one above every vocabulary, can never be produced and is left out.
+    """
+    sources: dict[int, list[str]] = {}
+    limit = max(tokenizer.vocab_size, _integer((config or {}).get("vocab_size")))
+    named = [("generation_config.json", generation_config), ("config.json", config)]
+    for file, values in named:
+        for token in _eos_ids(file, (values or {}).get("eos_token_id")):
+            if 0 <= token < limit:
+                sources.setdefault(token, []).append(file)
+    if tokenizer.eos_id is not None:
+        sources.setdefault(tokenizer.eos_id, []).append("tokenizer eos_token")
+    turn_end = None if template is None else find_turn_end(tokenizer, template)
+    if turn_end is not None:
+        sources.setdefault(turn_end, []).append("chat template")
+    return tuple(
+        StopId(token, tokenizer.token_text(token), tuple(dict.fromkeys(names)))
+        for token, names in sources.items()
+    )
+
+
+def find_turn_end(tokenizer: Tokenizer, template: ChatTemplate) -> int | None:
+    """The control token that the template writes right after an assistant's reply, if any."""
+    chat = [{"role": "user", "content": "Say it."}, {"role": "assistant", "content": REPLY}]
+    try:
+        text = template.render(chat, add_generation_prompt=False, tokens=tokenizer.template_tokens)
+        before, found, tail = text.rpartition(REPLY)
+        matches = tokenizer.find_added(tail)
+    except LlmcliError:
+        return None
+    for start, _, token in matches if found and before else []:
+        if tokenizer.added_tokens[token].content.strip():
+            return token if not tail[:start].strip() else None
+    return None
+
+
+def _eos_ids(file: str, value: object) -> list[int]:
+    values: list[object] = value if isinstance(value, list) else [value]
+    ids: list[int] = []
+    for item in [] if value is None else values:
+        if isinstance(item, bool) or not isinstance(item, int):
+            raise CheckpointError(
+                f"{file}: eos_token_id is {value!r}, needed an integer, a list of them or null",
+                hint="correct the file",
+            )
+        ids.append(item)
+    return ids
+
+
+def _integer(value: object) -> int:
+    return value if isinstance(value, int) else 0
