@@ -7,13 +7,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from importlib import import_module, resources
 from typing import Any
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+# The reader came into the standard library with Python 3.11.
+_toml: Any = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,7 @@ class Entry:
 def catalog() -> Mapping[str, Entry]:
     """Every entry by name, in the catalogue's own order."""
     text = resources.files("llmcli.acquire").joinpath("catalog.toml").read_text("utf-8")
-    return {name: _entry(name, table) for name, table in tomllib.loads(text).items()}
+    return {name: _entry(name, table) for name, table in _toml.loads(text).items()}
 
 
 def close_names(name: str) -> list[str]:

