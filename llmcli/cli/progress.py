@@ -1,0 +1,126 @@
+"""Progress bars on stderr, for whoever watches a terminal; elsewhere a line or nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from llmcli.cli import terminal
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
+
+# Work shorter than this is over before a bar could be read.
+_PATIENCE_SECONDS = 0.7
+
+
+class FetchProgress:
+    """What acquire/ reports: a bar of bytes, or without a terminal one line at the start."""
+
+    def __init__(self) -> None:
+        self._bar: RichProgress | None = None
+        self._task: TaskID | None = None
+
+    def start(self, label: str, total_bytes: int | None) -> None:
+        self.finish()
+        if not terminal.is_terminal(sys.stderr):
+            size = f" ({total_bytes / 1e6:.0f} MB)" if total_bytes else ""
+            terminal.note(f"{label}{size}")
+            return
+        self._bar = _byte_bar()
+        self._bar.start()
+        self._task = self._bar.add_task(terminal.visible(label), total=total_bytes)
+
+    def advance(self, n: int) -> None:
+        if self._bar is not None and self._task is not None:
+            self._bar.advance(self._task, n)
+
+    def finish(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def notice(self, line: str) -> None:
+        if self._bar is not None:
+            self._bar.console.print(terminal.visible(line), markup=False, highlight=False)
+        else:
+            terminal.note(line)
+
+    def __enter__(self) -> FetchProgress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.finish()
+
+
+class StepProgress:
+    """A bar that appears only once the work has lasted a while, and leaves no trace."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._begun = time.monotonic()
+        self._bar: RichProgress | None = None
+        self._task: TaskID | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._bar is None:
+            late = time.monotonic() - self._begun > _PATIENCE_SECONDS
+            if done >= total or not late or not terminal.is_terminal(sys.stderr):
+                return
+            self._bar = _count_bar()
+            self._bar.start()
+            self._task = self._bar.add_task(self._label, total=total)
+        assert self._task is not None
+        self._bar.update(self._task, completed=done)
+        if done >= total:
+            self.finish()
+
+    def finish(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+def _byte_bar() -> RichProgress:
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
+    from rich.progress import Progress as RichProgress
+
+    return RichProgress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        console=_console(),
+        transient=True,
+    )
+
+
+def _count_bar() -> RichProgress:
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn
+    from rich.progress import Progress as RichProgress
+
+    return RichProgress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        console=_console(),
+        transient=True,
+    )
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(file=sys.stderr, markup=False, highlight=False, emoji=False)
+
+
+if TYPE_CHECKING:
+    from rich.console import Console

@@ -1,0 +1,110 @@
+"""One running generation: iterate it for text; it keeps ids, logprobs and statistics.
+
+Plain generators, no threads. Whatever stops it, what was generated stays.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from llmcli.engine.prompt import Prompt
+from llmcli.engine.settings import Settings
+from llmcli.engine.stats import Stats, peak_memory
+from llmcli.generation.stepper import Stepper
+from llmcli.generation.stop import StopRule
+from llmcli.generation.strategies import Strategy
+from llmcli.generation.token import Token
+from llmcli.text.detokenizer import Detokenizer
+from llmcli.text.stop_strings import StopStrings
+from llmcli.text.stream import stream_text
+
+EndReason = Literal["stop", "length", "context", "interrupted"]
+
+
+class Generation:
+    """Iterate once for the pieces of text; `tokens`, `stats`, `finish_reason` fill up meanwhile.
+
+    The last token may be a stop id: it is in `ids`, and never in the text.
+    """
+
+    def __init__(
+        self,
+        stepper: Stepper,
+        strategy: Strategy,
+        stop: StopRule,
+        *,
+        prompt: Prompt,
+        settings: Settings,
+        detokenizer: Detokenizer,
+        stop_strings: Sequence[str],
+        load_seconds: float,
+    ) -> None:
+        self.prompt = prompt
+        self.settings = settings
+        self.tokens: list[Token] = []
+        self.pieces: list[str] = []
+        self.finish_reason: EndReason = "interrupted"
+        self.stats = Stats(prompt_tokens=len(prompt.ids), load_seconds=load_seconds)
+        self._stepper, self._strategy, self._stop = stepper, strategy, stop
+        self._detokenizer = detokenizer
+        self._stops = StopStrings(stop_strings)
+
+    @property
+    def ids(self) -> list[int]:
+        return [token.id for token in self.tokens]
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    @property
+    def prompt_text(self) -> str:
+        """The text of the prompt that the answer continues exactly."""
+        return self._detokenizer.prompt_text
+
+    @property
+    def matched_stop(self) -> str | None:
+        """The stop string that ended the text, if one did."""
+        return self._stops.matched
+
+    def __iter__(self) -> Iterator[str]:
+        stream = stream_text(self._ids(), self._detokenizer, self._stops)
+        for piece in stream:
+            self.pieces.append(piece)
+            yield piece
+        if stream.stopped:
+            self.finish_reason = "stop"
+
+    def held_back(self) -> str:
+        """After an interruption: the text that was held for a stop string or a whole character."""
+        text, hit = self._stops.feed(self._detokenizer.flush())
+        rest = text if hit else text + self._stops.flush()
+        self.pieces.append(rest)
+        return rest
+
+    def _ids(self) -> Iterator[int]:
+        self.finish_reason = self._stop.exhausted(0) or self.finish_reason
+        tokens = self._strategy.run(self._stepper, self.prompt.ids, self._stop)
+        while True:
+            start = time.perf_counter()
+            token = next(tokens, None)
+            self._count(token, time.perf_counter() - start)
+            if token is None:
+                return
+            yield token.id
+            if token.finish_reason:
+                self.finish_reason = token.finish_reason
+
+    def _count(self, token: Token | None, seconds: float) -> None:
+        stats, cache = self.stats, self._stepper.cache
+        if token is not None:
+            self.tokens.append(token)
+            if stats.new_tokens:
+                stats.decode_seconds += seconds
+            else:
+                stats.first_token_seconds = seconds
+            stats.new_tokens += 1
+        stats.cache_bytes = cache.nbytes if cache is not None else 0
+        stats.peak_memory_bytes = peak_memory(self._stepper.decoder.device)
