@@ -30,7 +30,7 @@ app.command("convert")(convert.convert)
 
 
 @app.callback()
-def root(version: options.Version = False) -> None:  # noqa: ARG001
+def root(version: options.Version = False) -> None:
     """Generate text from a terminal, on your own checkpoint and machine."""
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from llmcli.cli import options, terminal
+from llmcli.errors import LlmcliError
 
 if TYPE_CHECKING:
-    from llmcli.engine.generation import Generation
+    from collections.abc import Iterable
+
+    from llmcli.cli.running import Run
 
 _INTERRUPTED = 130
 
@@ -44,6 +47,7 @@ def generate(
     version: options.Version = False,  # noqa: ARG001
 ) -> int:
     """Answer a prompt, or continue a text with --raw; the text streams to stdout."""
+    from llmcli.cli import report
     from llmcli.cli.prompt_input import read_prompt
     from llmcli.cli.running import Request, start
     from llmcli.engine.settings import Flags
@@ -75,7 +79,49 @@ def generate(
         threads=threads,
         logprobs=logprobs,
     )
-    run = start(request, verbose=verbose)
-    code = _stream(run.generation, run.close, quiet=json, echo=echo, raw_output=raw_output)
-    run.report(json=json, echo=echo, logprobs=logprobs, verbose=verbose)
+    run = start(request)
+    if verbose:
+        _tell(report.setup_lines(run))
+    code = _stream(run, echo=echo, raw_output=raw_output, quiet=json)
+    if json:
+        terminal.print_json(report.as_json(run))
+    elif logprobs is not None:
+        _tell(report.logprob_lines(run))
+    if verbose:
+        _tell(report.statistics_lines(run))
     return code
+
+
+def _tell(lines: Iterable[str]) -> None:
+    for line in lines:
+        terminal.note(line)
+
+
+def _stream(run: Run, *, echo: bool, raw_output: bool, quiet: bool) -> int:
+    """Write the text as it comes. Whatever interrupts it, what was generated is written."""
+    generation = run.generation
+    answer = terminal.Answer(raw=raw_output)
+    write = _drop if quiet else answer.write
+    code = 0
+    try:
+        if echo:
+            write(generation.prompt_text)
+        for piece in generation:
+            write(piece)
+    except KeyboardInterrupt:
+        write(generation.held_back())
+        code = _INTERRUPTED
+    except LlmcliError:
+        if generation.text and not quiet:
+            write(generation.held_back())
+            answer.end()
+        raise
+    finally:
+        run.prefill.finish()
+    if not quiet:
+        answer.end()
+    return code
+
+
+def _drop(_piece: str) -> None:
+    """--json prints the text only within its object."""

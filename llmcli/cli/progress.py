@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from llmcli.cli import terminal
+from llmcli.cli.control_codes import visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -32,7 +33,7 @@ class FetchProgress:
             return
         self._bar = _byte_bar()
         self._bar.start()
-        self._task = self._bar.add_task(terminal.visible(label), total=total_bytes)
+        self._task = self._bar.add_task(visible(label), total=total_bytes)
 
     def advance(self, n: int) -> None:
         if self._bar is not None and self._task is not None:
@@ -45,7 +46,7 @@ class FetchProgress:
 
     def notice(self, line: str) -> None:
         if self._bar is not None:
-            self._bar.console.print(terminal.visible(line), markup=False, highlight=False)
+            self._bar.console.print(visible(line), markup=False, highlight=False)
         else:
             terminal.note(line)
 

@@ -118,9 +118,11 @@ def _stderr(text: str) -> None:
     if sys.stderr is None:
         return
     try:
-        sys.stderr.write(text.encode(sys.stderr.encoding or "utf-8", "replace").decode(
-            sys.stderr.encoding or "utf-8", "replace"
-        ))
+        sys.stderr.write(
+            text.encode(sys.stderr.encoding or "utf-8", "replace").decode(
+                sys.stderr.encoding or "utf-8", "replace"
+            )
+        )
         sys.stderr.flush()
     except (OSError, ValueError):
         # Nobody can be told that nobody can be told.

@@ -81,9 +81,7 @@ class Engine:
     @cached_property
     def stop_ids(self) -> tuple[StopId, ...]:
         """Every id that ends a reply, with the sources that name it."""
-        return collect_stop_ids(
-            self.defaults, self.directory.config, self.tokenizer, self.template
-        )
+        return collect_stop_ids(self.defaults, self.directory.config, self.tokenizer, self.template)
 
     def prompt(self, request: PromptRequest) -> Prompt:
         """The prompt's ids, checked against the context."""

@@ -82,6 +82,19 @@ class Settings:
     warnings: tuple[str, ...]
 
 
+def check_flags(flags: Flags) -> None:
+    """Raise UsageError for values out of range, before anything is loaded."""
+    given = {key: getattr(flags, key) for key in SAMPLING_KEYS}
+    SamplingParams(**{key: value for key, value in given.items() if value is not None})
+    if flags.max_new_tokens is not None and flags.max_new_tokens < 0:
+        raise UsageError(
+            f"max-new-tokens is {flags.max_new_tokens}; it must be at least 0",
+            hint="0 reads the prompt and generates nothing",
+        )
+    if flags.strategy == "greedy":
+        _refuse_unread(flags, Setting("greedy", "flag"))
+
+
 def resolve_settings(flags: Flags, file: Mapping[str, Any], *, fresh_seed: int) -> Settings:
     """Merge the flags, a parsed generation_config.json and the built-in values.
 
@@ -89,6 +102,7 @@ def resolve_settings(flags: Flags, file: Mapping[str, Any], *, fresh_seed: int) 
     Raises UsageError for flags that contradict each other or are out of range, CheckpointError
     for values in the file that are of the wrong kind or out of range.
     """
+    check_flags(flags)
     from_file = _read_file(file)
     merged = {key: _pick(key, flags, from_file) for key in _FROM_FILE}
     strategy = _strategy(flags, file, merged)
@@ -98,11 +112,6 @@ def resolve_settings(flags: Flags, file: Mapping[str, Any], *, fresh_seed: int) 
     else:
         merged["seed"] = Setting(fresh_seed, "built-in")
     max_new_tokens = merged.pop("max_new_tokens")
-    if max_new_tokens.value < 0:
-        raise UsageError(
-            f"max-new-tokens is {max_new_tokens.value}; it must be at least 0",
-            hint="0 reads the prompt and generates nothing",
-        )
     params = _params(merged)
     read = SAMPLING_KEYS if strategy.value == "sample" else ("repetition_penalty",)
     used = {
@@ -125,6 +134,8 @@ def _read_file(file: Mapping[str, Any]) -> dict[str, Any]:
             _bad_file(key, value, "a number")
         if whole and value != int(value):
             _bad_file(key, value, "a whole number")
+        if key == "max_new_tokens" and value < 0:
+            _bad_file(key, value, "at least 0")
         found[key] = int(value) if whole else float(value)
     # Some files write -1 for "off".
     if found.get("top_k", 0) < 0:

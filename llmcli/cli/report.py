@@ -1,0 +1,149 @@
+"""What a run reports besides its text: -v lines, the --json object, logprob listings.
+
+Returns plain strings and values; it prints nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from llmcli import __version__
+from llmcli.acquire.resolve import VARIABLE
+from llmcli.cli.running import Run
+
+
+def setup_lines(run: Run) -> Iterator[str]:
+    """Before the text: what is used, and why."""
+    loaded, spec = run.engine.loaded, run.engine.loaded.spec
+    decoder = loaded.decoder
+    yield f"model: {run.resolved.name} ({loaded.family}) from {run.resolved.path}"
+    yield f"device: {decoder.device} ({loaded.device_reason})"
+    yield f"dtype: {_dtype(run)} ({loaded.dtype_reason})"
+    yield f"cache: {_cache(run)}; context: {spec.max_positions} tokens"
+    for name, setting in run.generation.settings.used.items():
+        yield f"{name}: {setting.value} ({setting.source})"
+    ending = ", ".join(f"{s.id} {s.text!r} ({' + '.join(s.sources)})" for s in run.engine.stop_ids)
+    yield f"stop ids: {ending or 'none'}{' (ignored)' if run.request.ignore_eos else ''}"
+    kind = "chat template" if run.generation.prompt.is_chat else "raw text"
+    yield f"prompt: {len(run.generation.prompt.ids)} tokens, {kind}"
+
+
+def statistics_lines(run: Run) -> Iterator[str]:
+    """After the text: counts, rates and bytes."""
+    generation, stats = run.generation, run.generation.stats
+    yield (
+        f"prompt: {stats.prompt_tokens} tokens, prefill {_rate(stats.prefill_rate)}, "
+        f"time to first token {stats.first_token_seconds:.3f} s"
+    )
+    yield (
+        f"new: {stats.new_tokens} tokens, decode {_rate(stats.decode_rate)}, "
+        f"finish reason: {generation.finish_reason}{_matched(run)}"
+    )
+    peak = stats.peak_memory_bytes
+    yield (
+        f"load {stats.load_seconds:.2f} s, cache {_megabytes(stats.cache_bytes)}, "
+        f"peak memory {_megabytes(peak) if peak is not None else 'unknown'}"
+    )
+
+
+def logprob_lines(run: Run) -> Iterator[str]:
+    """One line a new token: its text, its logprob, and the likeliest tokens at that place."""
+    name = run.engine.tokenizer.token_text
+    for token in run.generation.tokens:
+        likeliest = "  ".join(f"{name(id_)!r} {logprob:.3f}" for id_, logprob in token.top)
+        yield f"{name(token.id)!r} {token.logprob:.3f}" + (f"  |  {likeliest}" if token.top else "")
+
+
+def as_json(run: Run) -> dict[str, Any]:
+    """Everything about one generation. `logprobs` are natural logarithms, before processors."""
+    generation, stats = run.generation, run.generation.stats
+    name = run.engine.tokenizer.token_text
+    result: dict[str, Any] = {
+        "prompt": generation.prompt.text,
+        "prompt_ids": list(generation.prompt.ids),
+        "text": generation.text,
+        "ids": generation.ids,
+        "logprobs": [token.logprob for token in generation.tokens],
+        "finish_reason": generation.finish_reason,
+        "stop_string": generation.matched_stop,
+        "timings": {
+            "load_seconds": stats.load_seconds,
+            "first_token_seconds": stats.first_token_seconds,
+            "decode_seconds": stats.decode_seconds,
+            "prefill_tokens_per_second": stats.prefill_rate,
+            "decode_tokens_per_second": stats.decode_rate,
+        },
+        "cache_bytes": stats.cache_bytes,
+        "peak_memory_bytes": stats.peak_memory_bytes,
+        "options": _options(run),
+        "version": __version__,
+    }
+    if run.request.logprobs:
+        result["top_logprobs"] = [
+            [{"id": id_, "token": name(id_), "logprob": logprob} for id_, logprob in token.top]
+            for token in generation.tokens
+        ]
+    return result
+
+
+def _options(run: Run) -> dict[str, dict[str, Any]]:
+    """Every option's effective value and its source."""
+    request, loaded = run.request, run.engine.loaded
+    settings = {
+        name: {"value": setting.value, "source": setting.source}
+        for name, setting in run.generation.settings.used.items()
+    }
+    by_variable = request.model is None and os.environ.get(VARIABLE)
+    return {
+        "model": {
+            "value": run.resolved.name,
+            "path": str(run.resolved.path),
+            "source": VARIABLE if by_variable else _given(request.model),
+        },
+        **settings,
+        "raw": {"value": not run.generation.prompt.is_chat, "source": _given(request.raw)},
+        "kv_cache": {"value": request.kv_cache is not False, "source": _given(request.kv_cache)},
+        "device": {
+            "value": str(loaded.decoder.device),
+            "source": _given(request.device),
+            "reason": loaded.device_reason,
+        },
+        "dtype": {
+            "value": _dtype(run),
+            "source": _given(request.dtype),
+            "reason": loaded.dtype_reason,
+        },
+        "stop": {"value": list(request.stop), "source": _given(request.stop)},
+        "ignore_eos": {"value": request.ignore_eos, "source": _given(request.ignore_eos)},
+        "stop_ids": {
+            "value": [stop.id for stop in run.engine.stop_ids],
+            "source": {str(stop.id): list(stop.sources) for stop in run.engine.stop_ids},
+        },
+    }
+
+
+def _given(value: object) -> str:
+    return "built-in" if value in (None, False, ()) else "flag"
+
+
+def _dtype(run: Run) -> str:
+    return str(run.engine.loaded.decoder.dtype).removeprefix("torch.")
+
+
+def _cache(run: Run) -> str:
+    return "none" if run.request.kv_cache is False else "growing"
+
+
+def _matched(run: Run) -> str:
+    stop = run.generation.matched_stop
+    return f" (stop string {stop!r})" if stop is not None else ""
+
+
+def _rate(rate: float | None) -> str:
+    return f"{rate:.1f} tok/s" if rate is not None else "-"
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:.1f} MB"
