@@ -79,7 +79,7 @@ class GgufFile:
         value = self.metadata.get(key)
         if value is None or isinstance(value, kind):
             return value
-        raise self.fault(f"{key} is {type(value).__name__}, not {kind.__name__}")
+        raise self.fault(f"{printable(key)} is {type(value).__name__}, not {kind.__name__}")
 
     def fault(self, reason: str, hint: str = "") -> CheckpointError:
         return fault(self.path, reason, hint)
