@@ -152,7 +152,7 @@ class HoldAll:
         return []
 
     def finish(self, *, cut: bool) -> list[str]:  # noqa: ARG002
-        return [self._decode(self._pieces)]
+        return [self._decode(self._pieces)] if self._pieces else []
 
 
 def piece_bytes(piece: str) -> bytes:

@@ -18,6 +18,8 @@ from llmcli.errors import TokenizerError
 NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
 # Classes for which transformers keeps tokenizer.json's own pre-tokenizer, whatever the config says.
 GENERIC_CLASSES = (None, "PreTrainedTokenizerFast", "TokenizersBackend")
+# These name no token in their files, but mean this one
+GPT2_CLASSES = ("GPT2Tokenizer", "GPT2TokenizerFast")
 GPT2_END = "<|endoftext|>"
 
 
@@ -40,14 +42,16 @@ def load_files(folder: Path) -> TokenizerFiles:
         backend = _read_backend(source)
         # transformers reads add_bos_token only where no tokenizer.json speaks for itself
         asks_bos = False
+        spells_end = config.get("tokenizer_class") in GPT2_CLASSES
         if config.get("tokenizer_class") not in GENERIC_CLASSES:
             _apply_prefix_space(backend, config)
     else:
         source = folder / "vocab.json"
         backend = _build_gpt2(folder, config)
         asks_bos = config.get("add_bos_token") is True
-        if backend.token_to_id(GPT2_END) is not None:
-            names = {**dict.fromkeys(("bos_token", "eos_token", "unk_token"), GPT2_END), **names}
+        spells_end = True
+    if spells_end and backend.token_to_id(GPT2_END) is not None:
+        names = {**dict.fromkeys(("bos_token", "eos_token", "unk_token"), GPT2_END), **names}
     backend.no_truncation()
     backend.no_padding()
     _register(backend, config, names)
@@ -138,6 +142,7 @@ def _named_tokens(*files: Mapping[str, object]) -> dict[str, str]:
 def _register(backend: Backend, config: Mapping[str, object], names: Mapping[str, str]) -> None:
     """Give the backend the flags that tokenizer_config.json states; never a new id by mistake."""
     known = {token.content: token for token in backend.get_added_tokens_decoder().values()}
+    before = {text: repr(token) for text, token in known.items()}
     wanted: dict[str, AddedToken] = {}
     entries = config.get("added_tokens_decoder")
     by_id = entries if isinstance(entries, Mapping) else {}
@@ -163,7 +168,7 @@ def _register(backend: Backend, config: Mapping[str, object], names: Mapping[str
         if backend.token_to_id(text) is not None or text in wanted:
             token.special = True
             wanted[text] = token
-    changed = [t for text, t in wanted.items() if repr(t) != repr(known.get(text))]
+    changed = [t for text, t in wanted.items() if repr(t) != before.get(text)]
     if changed:
         backend.add_tokens(changed)
 
