@@ -19,6 +19,7 @@ from llmcli.text.content_marks import (
     brackets,
     find_regions,
     map_content,
+    opened_by,
     pick_marks,
     strings_of,
 )
@@ -169,11 +170,21 @@ def _by_masks(job: _Job, content: Content, marks: Marks) -> Rendered:
     text = job.render(masked)
     # Marks part each content from the template, so no control token can form across a border
     parted = job.render(map_content(masked, brackets(marks)))
-    found = [token for _, _, token in job.tokenizer.find_added(text)]
-    if found != [token for _, _, token in job.tokenizer.find_added(parted)]:
+    every = job.controls(assistant=False)
+    found = [token for *_, token in job.tokenizer.find_added(text) if token in every]
+    apart = [match for match in job.tokenizer.find_added(parted) if match[2] in every]
+    inside = [
+        token
+        for start, _, token in apart
+        for assistant in (False, True)
+        if opened_by(parted[:start], marks) == marks.opening(assistant)
+        and token in job.controls(assistant=assistant)
+    ]
+    whole = find_regions(parted, marks) is not None
+    if found != [token for *_, token in apart] or (whole and inside):
         raise TemplateError(
-            "a message's text joins with the chat template's text into a control token",
-            hint="change the first or the last characters of the message",
+            "a message's text is made into a control token by the chat template",
+            hint="take the parts of control tokens, such as '<|', out of the message",
         )
     originals = {char: original for original, char in places.items()}
     parts: list[str] = []

@@ -137,6 +137,12 @@ def find_regions(marked: str, marks: Marks) -> list[Region] | None:
     return None if begun is not None else regions
 
 
+def opened_by(before: str, marks: Marks) -> str | None:
+    """The opening mark that is not yet closed where the text `before` ends."""
+    last = max((before.rfind(char), char) for char in marks.chars[:4])
+    return last[1] if last[0] >= 0 and last[1] in marks.chars[:2] else None
+
+
 def _map(value: object, change: Change, assistant: bool, is_body: bool) -> object:
     match value:
         case str():
