@@ -68,9 +68,13 @@ class ConfigReader:
         value = self._present(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
             self._mistyped(key, value, "a number")
-        if not math.isfinite(value):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
             self._mistyped(key, value, "a finite number")
-        return float(value)
+        return number
 
     def flag(self, key: str, default: bool | _Required = REQUIRED) -> bool:
         """True or false; null counts as absent."""

@@ -57,11 +57,22 @@ def _linear(section: ConfigReader, _max_positions: int) -> RopeScaling:
 
 
 def _llama3(section: ConfigReader, max_positions: int) -> RopeScaling:
+    low, high = section.number("low_freq_factor"), section.number("high_freq_factor")
+    if not 0 < low < high:
+        raise CheckpointError(
+            f"{section.origin} sets low_freq_factor to {low:g} and high_freq_factor to {high:g}; "
+            "the former must be the smaller, and both above 0"
+        )
+    original = section.integer("original_max_position_embeddings", max_positions)
+    if original < 1:
+        raise CheckpointError(
+            f"{section.origin} sets original_max_position_embeddings to {original}, below 1"
+        )
     return Llama3Scaling(
         factor=_factor(section),
-        low_freq_factor=section.number("low_freq_factor"),
-        high_freq_factor=section.number("high_freq_factor"),
-        original_max_positions=section.integer("original_max_position_embeddings", max_positions),
+        low_freq_factor=low,
+        high_freq_factor=high,
+        original_max_positions=original,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from llmcli.checkpoint.config import ConfigReader
 from llmcli.checkpoint.rules import Ignore, Rename, Rule, Split, Tie
 from llmcli.families.family import Family
-from llmcli.families.sizes import read_head_dim
+from llmcli.families.sizes import read_head_dim, read_num_layers
 from llmcli.spec import Activation, DecoderSpec, LayerSpec, Learned
 
 _ACTIVATIONS: dict[str, Activation] = {
@@ -46,7 +46,7 @@ def read(config: ConfigReader) -> DecoderSpec:
         num_kv_heads=heads,
         head_dim=head_dim,
         max_positions=config.integer("n_positions", 1024),
-        layers=(LayerSpec(),) * config.integer("n_layer", 12),
+        layers=(LayerSpec(),) * read_num_layers(config, "n_layer", 12),
         norm="layer",
         norm_eps=config.number("layer_norm_epsilon", 1e-5),
         mlp="plain",
@@ -61,14 +61,14 @@ def read(config: ConfigReader) -> DecoderSpec:
 
 
 def rules(spec: DecoderSpec) -> list[Rule]:
-    hidden, layer = spec.hidden_size, "{p}h.{i}"
+    width, layer = spec.num_heads * spec.head_dim, "{p}h.{i}"
     qkv = ("layers.{i}.attn.q_proj", "layers.{i}.attn.k_proj", "layers.{i}.attn.v_proj")
     head = Tie("lm_head.weight", "embed_tokens.weight")
     return [
         Rename("{p}wte", "embed_tokens"),
         Rename("{p}wpe", "embed_positions"),
         Rename(f"{layer}.ln_1", "layers.{i}.attn_norm"),
-        Split(f"{layer}.attn.c_attn", qkv, 1, (hidden, hidden, hidden), transpose=True),
+        Split(f"{layer}.attn.c_attn", qkv, 1, (width, width, width), transpose=True),
         Rename(f"{layer}.attn.c_proj", "layers.{i}.attn.o_proj", transpose=True),
         Rename(f"{layer}.ln_2", "layers.{i}.mlp_norm"),
         Rename(f"{layer}.mlp.c_fc", "layers.{i}.mlp.up_proj", transpose=True),

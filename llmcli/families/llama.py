@@ -10,7 +10,7 @@ from llmcli.checkpoint.config import ConfigReader
 from llmcli.checkpoint.rope_config import read_rope
 from llmcli.checkpoint.rules import Ignore, Rename, Rule, Tie
 from llmcli.families.family import Family
-from llmcli.families.sizes import read_head_dim
+from llmcli.families.sizes import read_head_dim, read_num_layers
 from llmcli.spec import DecoderSpec, LayerSpec
 
 
@@ -31,7 +31,7 @@ def read(config: ConfigReader) -> DecoderSpec:
         num_kv_heads=config.integer("num_key_value_heads", heads),
         head_dim=head_dim,
         max_positions=max_positions,
-        layers=(LayerSpec(rope=rope),) * config.integer("num_hidden_layers"),
+        layers=(LayerSpec(rope=rope),) * read_num_layers(config, "num_hidden_layers"),
         norm="rms",
         norm_eps=config.number("rms_norm_eps", 1e-6),
         mlp="gated",

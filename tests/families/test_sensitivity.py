@@ -1,0 +1,96 @@
+"""The parity tests can fail: with any one fact of a spec altered, parity is lost."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+import torch
+
+from llmcli.checkpoint.directory import ModelDir
+from llmcli.checkpoint.plan import make_plan
+from llmcli.errors import CheckpointError
+from llmcli.families import read_spec
+from llmcli.model import Decoder
+from llmcli.spec import DecoderSpec, LayerSpec, Rope, parameter_shapes
+from tests.families.alterations import ALTERATIONS, SIZES, Alteration, interleaved_groups, refit
+from tests.families.conftest import MakeOracle
+from tests.families.rows import ROWS
+from tests.oracle import Oracle, Row, assert_close
+
+rows = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+
+
+def test_every_fact_has_an_alteration() -> None:
+    named = {field.name for kind in (DecoderSpec, LayerSpec, Rope) for field in fields(kind)}
+    assert named == {alteration.field for alteration in ALTERATIONS} | SIZES
+
+
+@pytest.mark.parametrize("alteration", ALTERATIONS, ids=lambda one: one.name)
+def test_every_alteration_applies_to_some_row(alteration: Alteration, oracle: MakeOracle) -> None:
+    assert any(alteration.alter(oracle(row).loaded.spec) for row in ROWS)
+
+
+@rows
+def test_any_altered_fact_loses_parity(row: Row, oracle: MakeOracle) -> None:
+    theirs = oracle(row)
+    kept = [one.name for one in ALTERATIONS if not _differs(theirs, one)]
+    assert not kept, f"altered without any effect: {kept}"
+
+
+@rows
+def test_wrong_grouping_loses_parity(row: Row, oracle: MakeOracle) -> None:
+    theirs = oracle(row)
+    spec = theirs.loaded.spec
+    if 1 < spec.num_kv_heads < spec.num_heads:
+        with interleaved_groups():
+            assert not _agrees(theirs, theirs.loaded.decoder)
+
+
+@rows
+def test_any_altered_size_is_refused(row: Row, oracle: MakeOracle) -> None:
+    theirs = oracle(row)
+    directory = ModelDir.open(theirs.folder)
+    family, spec, _ = read_spec(directory.config)
+    wrong = [
+        replace(spec, vocab_size=spec.vocab_size - 1),
+        replace(spec, intermediate_size=spec.intermediate_size + 2),
+        replace(spec, layers=spec.layers[:1]),
+        replace(spec, layers=spec.layers * 2),
+        replace(spec, num_heads=spec.num_heads * 2, num_kv_heads=spec.num_kv_heads * 2),
+        replace(spec, head_dim=spec.head_dim * 2),
+    ]
+    if spec.num_kv_heads > 1:
+        wrong.append(replace(spec, num_kv_heads=1))
+    if spec.positions is not None:
+        wrong.append(replace(spec, max_positions=spec.max_positions + 1))
+    for altered in wrong:
+        # Rules that no config can make contradict their spec: our own bug, asserted.
+        with pytest.raises((CheckpointError, AssertionError), match=r"do not fit|a group"):
+            make_plan(
+                parameter_shapes(altered),
+                directory.tensors(),
+                family.rules(altered),
+                num_layers=altered.num_layers,
+                prefixes=family.prefixes,
+            )
+
+
+def _differs(theirs: Oracle, alteration: Alteration) -> bool:
+    """Whether the alteration, where it applies, is seen by the comparison."""
+    altered = alteration.alter(theirs.loaded.spec)
+    if altered is None:
+        return True
+    parameters = dict(theirs.loaded.decoder.named_parameters())
+    return not _agrees(theirs, Decoder.filled(altered, refit(parameters, altered).items()))
+
+
+def _agrees(theirs: Oracle, decoder: Decoder) -> bool:
+    try:
+        with torch.inference_mode():
+            ours = decoder(theirs.ids, last_only=False)[0]
+        assert_close(ours, theirs.logits)
+    except (AssertionError, RuntimeError):
+        # A RuntimeError is a shape that fits no longer, which is loud enough.
+        return False
+    return True
