@@ -7,6 +7,7 @@ loaded. Must not know catalogue names or where checkpoints are kept.
 from __future__ import annotations
 
 import fnmatch
+import logging
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -69,7 +70,11 @@ def fetch_from_hub(repo: str, revision: str, out_dir: Path, *, progress: Progres
 
 @contextmanager
 def _explained(repo: str, revision: str) -> Iterator[None]:
-    # The library raises its own errors, its HTTP client's and plain OSErrors, by version.
+    # The library raises its own errors, its HTTP client's and plain OSErrors, by version;
+    # and it logs each retry to stderr, where the caller is drawing.
+    logger = logging.getLogger("huggingface_hub")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
     try:
         yield
     except AcquireError:
@@ -78,6 +83,8 @@ def _explained(repo: str, revision: str) -> Iterator[None]:
         if is_full(error):
             raise
         raise explain(error, repo, revision) from error
+    finally:
+        logger.setLevel(level)
 
 
 def _look_up(repo: str, revision: str) -> Snapshot:

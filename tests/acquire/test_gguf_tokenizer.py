@@ -21,7 +21,8 @@ from .ggufs import ALPHABET, Shape, Vocab, byte_vocab, write_gguf
 TEXTS = [
     "Hello world", "hello, World! it's we'll I'M HE'LL", "123 4567 2018-01-22 3.14e-10", "x" * 40,
     "a\n\n\tb   c  \n", "   7  8", "  two spaces", "trailing   ", "\r\n\r\n x", "\t\ttabs\tin",
-    "def f(x):\n    return x**2  # ok\n", "héllo ünïcode ça", "你好，世界 こんにちは", "🎉👩‍👩‍👧 zwj",
+    "def f(x):\n    return x**2 # ok\n", "héllo ünïcode ça", "你好，世界 こんにちは",
+    "🎉👩‍👩‍👧 zwj",
     "١٢٣ ½ Ⅷ", "<think>a</think>", "CamelCaseWord HTTPServer", "e\u0301 decomposed", "", " ",
 ]  # fmt: skip
 CORPUS = [*TEXTS * 3, "the quick brown fox jumps over 12 lazy dogs " * 3, "it's THE end. " * 5]

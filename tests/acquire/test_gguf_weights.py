@@ -171,7 +171,7 @@ def test_llama3_scaling_is_found_again_exactly(tmp_path: Path):
             intermediate_size=32,
             max_position_embeddings=131072,
             rope_parameters=scaling,
-        )  # fmt: skip
+        )
     )
     plain = 500000.0 ** -(torch.arange(0, 128, 2) / 128)
     factors = (plain / oracle.model.rotary_emb.inv_freq).numpy().astype(np.float32)
