@@ -3,8 +3,19 @@
 Must not know the decoder (model/), families or strategies; a cache is passed into the forward.
 """
 
-from llmcli.cache.base import KVCache
-from llmcli.cache.growing import GrowingCache
-from llmcli.cache.make import CacheKind, make_cache
+from llmcli.cache.base import KVCache, LayerStore
+from llmcli.cache.full import FullStore
+from llmcli.cache.make import CacheKind, default_kind, make_cache
+from llmcli.cache.ring import RingStore
+from llmcli.cache.state import StateStore
 
-__all__ = ["CacheKind", "GrowingCache", "KVCache", "make_cache"]
+__all__ = [
+    "CacheKind",
+    "FullStore",
+    "KVCache",
+    "LayerStore",
+    "RingStore",
+    "StateStore",
+    "default_kind",
+    "make_cache",
+]

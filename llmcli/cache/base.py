@@ -1,26 +1,26 @@
-"""The protocol of every KV cache. Shapes: B rows, K kv heads, T new tokens, S keys, D head_dim.
+"""KVCache: one store a layer and one count of tokens for all of them.
 
-Keys are stored after rotation, so a cached key never needs its position again. The forward,
-not a layer, advances `length`, once all layers hold the new tokens.
+Shapes: B rows, K kv heads, T new tokens, S keys, D head_dim. Keys are stored after rotation, so
+a cached key never needs its position again. The forward, not a layer, advances `length`, once
+all layers hold the new tokens; no layer's own size ever stands for the number of tokens seen.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 
-class KVCache(ABC):
-    """Keys and values of the `length` tokens seen so far, for every layer."""
-
-    def __init__(self) -> None:
-        self.length = 0
+class LayerStore(ABC):
+    """What one layer keeps. `length` is always the cache's count before the new tokens."""
 
     @property
     @abstractmethod
     def capacity(self) -> int:
-        """Tokens that fit before memory must grow."""
+        """Tokens that the memory held now has room for."""
 
     @property
     @abstractmethod
@@ -28,23 +28,78 @@ class KVCache(ABC):
         """Bytes of memory held now, spare capacity included."""
 
     @abstractmethod
-    def key_positions(self, layer: int, new: int, like: Tensor) -> Tensor:
-        """Positions [S] of the keys that `update` will return for `new` tokens.
+    def first_position(self, length: int) -> int:
+        """Position of the first key that `update` would return next; the rest follow it."""
 
-        The result lies on the device of `like`.
+    @abstractmethod
+    def update(self, length: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Add [B,K,T,D] and return the keys and values [B,K,S,D] that the new tokens may see.
+
+        One new token sees all that is returned, in whatever order; several get them in order
+        of position, beginning at `first_position`.
         """
 
     @abstractmethod
+    def can_rewind(self, length: int, count: int) -> bool:
+        """Whether the last `count` of `length` tokens can be taken back without loss."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Forget everything, memory included."""
+
+    @abstractmethod
+    def reorder(self, rows: Tensor) -> None:
+        """Make row n a copy of the former row `rows[n]`; the number of rows may change."""
+
+    @abstractmethod
+    def fork(self) -> LayerStore:
+        """An independent copy with the same content."""
+
+
+class KVCache:
+    """Keys and values (or states) of the `length` tokens seen so far, for every layer.
+
+    `regime` names the rotary tables that the keys were turned with (DecoderSpec.regime).
+    """
+
+    def __init__(self, stores: Sequence[LayerStore]) -> None:
+        self.stores = list(stores)
+        self.length = 0
+        self.regime: tuple[int, ...] = ()
+
+    @property
+    def capacity(self) -> int:
+        """Tokens that fit before the memory of some layer must grow or old ones must go."""
+        return min((store.capacity for store in self.stores), default=0)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held now, spare capacity included."""
+        return sum(store.nbytes for store in self.stores)
+
+    def key_positions(self, layer: int, new: int, like: Tensor) -> Tensor:
+        """Positions [S] of the keys that `update` will return for `new` tokens (more than one).
+
+        The result lies on the device of `like`.
+        """
+        first = self.stores[layer].first_position(self.length)
+        return torch.arange(first, self.length + new, device=like.device)
+
     def update(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Add [B,K,T,D] at positions `length ...` and return all keys and values [B,K,S,D]."""
+        """Add [B,K,T,D] at positions `length ...`; see LayerStore.update for the result."""
+        return self.stores[layer].update(self.length, keys, values)
 
     def advance(self, new: int) -> None:
         """Count `new` tokens as seen; called by the forward after the last layer."""
         self.length += new
 
-    @abstractmethod
     def can_rewind(self, count: int) -> bool:
-        """Whether the last `count` tokens can be taken back without loss."""
+        """Whether every layer can take back the last `count` tokens without loss."""
+        if not 0 <= count <= self.length:
+            return False
+        return count == self.length or all(
+            store.can_rewind(self.length, count) for store in self.stores
+        )
 
     def rewind(self, count: int) -> None:
         """Take back the last `count` tokens.
@@ -53,12 +108,18 @@ class KVCache(ABC):
         """
         if not self.can_rewind(count):
             raise ValueError(f"cannot rewind {count} of {self.length} tokens")
+        if count and count == self.length:
+            for store in self.stores:
+                store.clear()
         self.length -= count
 
-    @abstractmethod
     def reorder(self, rows: Tensor) -> None:
         """Make row n a copy of the former row `rows[n]`; the number of rows may change."""
+        for store in self.stores:
+            store.reorder(rows)
 
-    @abstractmethod
     def fork(self) -> KVCache:
         """An independent copy with the same content."""
+        copy = KVCache([store.fork() for store in self.stores])
+        copy.length, copy.regime = self.length, self.regime
+        return copy

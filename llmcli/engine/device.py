@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from llmcli.errors import LlmcliError, UsageError
-from llmcli.model.attention import Visibility, attend
+from llmcli.model.attend import Visibility, attend
 
 DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
 

@@ -8,13 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from llmcli.cache import KVCache
-from llmcli.model.attention import Context, Visibility
-from llmcli.model.block import Block
+from llmcli.model.attend import Visibility
+from llmcli.model.block import make_block
+from llmcli.model.context import Context
+from llmcli.model.embedding import Embedding, sinusoids
 from llmcli.model.linear import Linear
-from llmcli.model.masks import causal_mask
+from llmcli.model.masks import alibi_bias, causal_mask
 from llmcli.model.norm import make_norm
 from llmcli.model.rope import RotaryTable
-from llmcli.spec import DecoderSpec, Learned, Rope
+from llmcli.spec import Alibi, DecoderSpec, LayerSpec, Learned, Sinusoidal
 
 
 class Decoder(nn.Module):
@@ -23,19 +25,21 @@ class Decoder(nn.Module):
     def __init__(self, spec: DecoderSpec) -> None:
         super().__init__()
         self.spec = spec
-        self.embed_tokens = Embedding(spec.vocab_size, spec.hidden_size)
-        self.embed_positions: Embedding | None = None
+        self.embed_tokens = Embedding(spec.vocab_size, spec.embed_width)
+        self.embed_proj = self.head_proj = self.embed_positions = None
+        if spec.embed_size is not None:
+            self.embed_proj = Linear(spec.embed_size, spec.hidden_size, bias=False)
+            self.head_proj = Linear(spec.hidden_size, spec.embed_size, bias=False)
         if isinstance(spec.positions, Learned):
             rows = spec.max_positions + spec.positions.offset
             self.embed_positions = Embedding(rows, spec.hidden_size)
-            self._offset = spec.positions.offset
-        self.layers = nn.ModuleList(Block(spec) for _ in spec.layers)
-        self.norm = make_norm(spec)
-        self.lm_head: Linear | None = None
-        if not spec.tie_embeddings:
-            self.lm_head = Linear(spec.hidden_size, spec.vocab_size, bias=False)
-        self._ropes = [layer.rope for layer in spec.layers]
-        self._tables = {rope: RotaryTable(rope) for rope in set(self._ropes) if rope}
+        self.embed_norm = make_norm(spec) if spec.embed_norm else None
+        self.layers = nn.ModuleList(make_block(spec, layer) for layer in spec.layers)
+        self.norm = make_norm(spec) if spec.final_norm else nn.Identity()
+        self.lm_head = Head(spec)
+        # Layers of one kind differ in their weights alone; each kind has its first layer's index.
+        self._kinds = {layer: index for index, layer in reversed([*enumerate(spec.layers)])}
+        self._tables = {kind.rope: RotaryTable(kind.rope) for kind in self._kinds if kind.rope}
 
     @classmethod
     def filled(cls, spec: DecoderSpec, parameters: Iterable[tuple[str, Tensor]]) -> Decoder:
@@ -64,56 +68,134 @@ class Decoder(nn.Module):
         return self.embed_tokens.weight.dtype
 
     def forward(
-        self, ids: Tensor, cache: KVCache | None = None, *, last_only: bool = True
+        self,
+        ids: Tensor,
+        cache: KVCache | None = None,
+        *,
+        last_only: bool = True,
+        regime: tuple[int, ...] | None = None,
     ) -> Tensor:
-        """Logits [B,1,V] of the last id, or of all of them [B,T,V]."""
+        """Logits [B,1,V] of the last id, or of all of them [B,T,V].
+
+        `regime` (DecoderSpec.regime) picks the rotary tables where these depend on the length;
+        left out, it follows from the ids given and those cached.
+        """
         start, new = (cache.length if cache is not None else 0), ids.shape[1]
-        positions = torch.arange(start, start + new, device=ids.device)
-        x = self.embed_tokens(ids)  # [B,T,C]
-        if self.embed_positions is not None:
-            x = x + self.embed_positions(positions + self._offset)
-        contexts = self._contexts(positions, start + new, cache, x.dtype)
-        for index, block in enumerate(self.layers):
-            x = block(x, index, contexts[self._ropes[index]])
+        stop = start + new
+        positions = torch.arange(start, stop, device=ids.device)
+        regime = self.spec.regime(stop, stop) if regime is None else regime
+        x = self.embed(ids, positions)
+        contexts = self._contexts(positions, stop, regime, cache, x.dtype)
+        for index, (block, kind) in enumerate(zip(self.layers, self.spec.layers, strict=True)):
+            x = block(x, index, contexts[kind])
         if cache is not None:
             cache.advance(new)
+            cache.regime = regime
         return self.unembed(x[:, -1:] if last_only else x)
+
+    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """ids [B,T] at positions [T] to the residual stream [B,T,C] that the layers read."""
+        spec = self.spec
+        x: Tensor = self.embed_tokens(ids)
+        if spec.embed_scale != 1:
+            # Rounded to the working dtype first, as Gemma's own code does.
+            x = x * torch.tensor(spec.embed_scale, dtype=x.dtype, device=x.device)
+        if self.embed_proj is not None:
+            x = self.embed_proj(x)
+        if self.embed_positions is not None:
+            assert isinstance(spec.positions, Learned)
+            x = x + self.embed_positions(positions + spec.positions.offset)
+        elif isinstance(spec.positions, Sinusoidal):
+            x = x + sinusoids(positions + spec.positions.offset, x.shape[-1], x.dtype)
+        return x if self.embed_norm is None else self.embed_norm(x)
 
     def unembed(self, x: Tensor) -> Tensor:
         """The residual stream [B,T,C] through the final norm and the head: logits [B,T,V]."""
-        head = self.embed_tokens if self.lm_head is None else self.lm_head
-        return nn.functional.linear(self.norm(x), head.weight)
+        x = self.norm(x)
+        if self.head_proj is not None:
+            x = self.head_proj(x)
+        logits: Tensor = self.lm_head(x, self.embed_tokens.weight)
+        return logits
 
     def _contexts(
-        self, positions: Tensor, stop: int, cache: KVCache | None, dtype: torch.dtype
-    ) -> dict[Rope | None, Context]:
+        self,
+        positions: Tensor,
+        stop: int,
+        regime: tuple[int, ...],
+        cache: KVCache | None,
+        dtype: torch.dtype,
+    ) -> dict[LayerSpec, Context]:
         """One context per distinct kind of layer, made once a forward."""
-        visibility = _visibility(positions, cache)
-        return {
-            rope: Context(
-                visibility,
-                self._tables[rope].at(positions, stop, dtype) if rope else None,
-                cache,
-            )
-            for rope in dict.fromkeys(self._ropes)
+        regimes = dict(zip(dict.fromkeys(self._ropes()), regime, strict=True))
+        rotations = {
+            rope: table.at(positions, stop, regimes[rope], dtype)
+            for rope, table in self._tables.items()
         }
+        seen: dict[int | None, Visibility] = {}
+        contexts = {}
+        for kind, index in self._kinds.items():
+            if kind.mixer != "attention":
+                contexts[kind] = Context(Visibility(), None, cache)
+                continue
+            if kind.window not in seen:
+                seen[kind.window] = self._visibility(kind, index, positions, cache, dtype)
+            rotation = rotations[kind.rope] if kind.rope else None
+            contexts[kind] = Context(seen[kind.window], rotation, cache)
+        return contexts
+
+    def _ropes(self) -> list[object]:
+        return [layer.rope for layer in self.spec.layers if layer.rope]
+
+    def _visibility(
+        self,
+        kind: LayerSpec,
+        index: int,
+        positions: Tensor,
+        cache: KVCache | None,
+        dtype: torch.dtype,
+    ) -> Visibility:
+        new, held = positions.shape[0], (cache.length if cache is not None else 0)
+        keys = positions
+        if held and cache is not None:
+            keys = cache.key_positions(index, new, positions)
+        if isinstance(self.spec.positions, Alibi):
+            bias = alibi_bias(
+                self.spec.positions,
+                keys,
+                num_heads=self.spec.num_heads,
+                scale=self.spec.attn_scale,
+                dtype=dtype,
+            )
+            mask = causal_mask(positions, keys, kind.window)
+            return Visibility(mask=bias.masked_fill(~mask, float("-inf")))
+        if new == 1:
+            return Visibility()
+        if not held and (kind.window is None or kind.window >= new):
+            return Visibility(is_causal=True)
+        return Visibility(mask=causal_mask(positions, keys, kind.window))
 
 
-class Embedding(nn.Module):
-    """A table of rows, looked up by id."""
+class Head(nn.Module):
+    """The unembedding; a tied one owns no matrix and reads the embedding's."""
 
-    def __init__(self, rows: int, width: int) -> None:
+    def __init__(self, spec: DecoderSpec) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(rows, width), requires_grad=False)
+        self.weight: nn.Parameter | None = None
+        self.bias: nn.Parameter | None = None
+        if not spec.tie_embeddings:
+            self.weight = nn.Parameter(
+                torch.empty(spec.vocab_size, spec.embed_width), requires_grad=False
+            )
+        if spec.head_bias:
+            self.bias = nn.Parameter(torch.empty(spec.vocab_size), requires_grad=False)
+        self.scale = spec.logit_scale
+        self.softcap = spec.logit_softcap
 
-    def forward(self, ids: Tensor) -> Tensor:
-        return nn.functional.embedding(ids, self.weight)
-
-
-def _visibility(positions: Tensor, cache: KVCache | None) -> Visibility:
-    new = positions.shape[0]
-    if new == 1:
-        return Visibility()
-    if cache is None or cache.length == 0:
-        return Visibility(is_causal=True)
-    return Visibility(mask=causal_mask(positions, cache.key_positions(0, new, positions)))
+    def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
+        weight = embedding if self.weight is None else self.weight
+        logits = nn.functional.linear(x, weight, self.bias)
+        if self.scale != 1:
+            logits = logits * self.scale
+        if self.softcap is not None:
+            logits = torch.tanh(logits / self.softcap) * self.softcap
+        return logits

@@ -19,7 +19,11 @@ def first_bad_part(decoder: Decoder, ids: Tensor) -> str | None:
 
         return decoder.get_submodule(name).register_forward_hook(look)
 
-    handles = [watch(name) for name, _ in decoder.named_modules() if name and name != "layers"]
+    handles = [
+        watch(name)
+        for name, module in decoder.named_modules()
+        if name and not isinstance(module, nn.ModuleList)
+    ]
     try:
         with torch.inference_mode():
             logits = decoder(ids)

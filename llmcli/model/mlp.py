@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
+import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from llmcli.model.linear import Linear
 from llmcli.spec import Activation, DecoderSpec
 
+# gpt-oss: gate and up are clamped, and the sigmoid's slope is that of a quick GELU.
+_CLAMP, _SLOPE = 7.0, 1.702
+
+
+def _quick_gelu(x: Tensor) -> Tensor:
+    """The approximation x * sigmoid(1.702 x) of arXiv 1606.08415."""
+    return x * torch.sigmoid(_SLOPE * x)
+
+
 ACTIVATIONS: Mapping[Activation, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
     "gelu": F.gelu,
     "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "gelu_quick": _quick_gelu,
     "relu": F.relu,
 }
 
@@ -22,11 +33,11 @@ ACTIVATIONS: Mapping[Activation, Callable[[Tensor], Tensor]] = {
 class PlainMLP(nn.Module):
     """Two matrices: [B,T,C] -> [B,T,F] -> [B,T,C]."""
 
-    def __init__(self, spec: DecoderSpec) -> None:
+    def __init__(self, spec: DecoderSpec, inner: int, *, bias: bool) -> None:
         super().__init__()
-        self.up_proj = Linear(spec.hidden_size, spec.intermediate_size, bias=spec.mlp_bias)
-        self.down_proj = Linear(spec.intermediate_size, spec.hidden_size, bias=spec.mlp_bias)
-        self.act = ACTIVATIONS[spec.activation]
+        self.up_proj = Linear(spec.hidden_size, inner, bias=bias)
+        self.down_proj = Linear(inner, spec.hidden_size, bias=bias)
+        self.act = ACTIVATIONS.get(spec.activation, F.silu)
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.down_proj(self.act(self.up_proj(x)))
@@ -36,15 +47,27 @@ class PlainMLP(nn.Module):
 class GatedMLP(PlainMLP):
     """Three matrices; the gate decides how much of each inner unit passes."""
 
-    def __init__(self, spec: DecoderSpec) -> None:
-        super().__init__(spec)
-        self.gate_proj = Linear(spec.hidden_size, spec.intermediate_size, bias=spec.mlp_bias)
+    def __init__(self, spec: DecoderSpec, inner: int, *, bias: bool) -> None:
+        super().__init__(spec, inner, bias=bias)
+        self.gate_proj = Linear(spec.hidden_size, inner, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.down_proj(self.act(self.gate_proj(x)) * self.up_proj(x))
         return out
 
 
-def make_mlp(spec: DecoderSpec) -> nn.Module:
-    """The MLP of the kind that the spec names."""
-    return GatedMLP(spec) if spec.mlp == "gated" else PlainMLP(spec)
+class ClampedMLP(GatedMLP):
+    """gpt-oss: (up + 1) * gate * sigmoid(1.702 gate), both clamped to 7."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate = self.gate_proj(x).clamp(max=_CLAMP)
+        up = self.up_proj(x).clamp(-_CLAMP, _CLAMP)
+        out: Tensor = self.down_proj((up + 1) * _quick_gelu(gate))
+        return out
+
+
+def make_mlp(spec: DecoderSpec, inner: int, *, bias: bool) -> nn.Module:
+    """The MLP of the kind that the spec names, `inner` units wide."""
+    if spec.activation == "clamped_swiglu":
+        return ClampedMLP(spec, inner, bias=bias)
+    return (GatedMLP if spec.mlp == "gated" else PlainMLP)(spec, inner, bias=bias)

@@ -5,30 +5,55 @@ Must not know torch, files or families: a spec can be built, compared and counte
 
 from llmcli.spec.decoder import (
     Activation,
+    Alibi,
     DecoderSpec,
     LayerSpec,
     Learned,
     MlpKind,
     NormKind,
+    OutputGate,
     Positions,
+    QkNorm,
+    Residual,
+    Sinusoidal,
     SpecError,
 )
 from llmcli.spec.parameters import count_parameters, kv_bytes_per_token, parameter_shapes
-from llmcli.spec.rope import LinearScaling, Llama3Scaling, Rope, RopeScaling
+from llmcli.spec.parts import Experts, GatedDelta, Latent
+from llmcli.spec.rope import (
+    DynamicScaling,
+    LinearScaling,
+    Llama3Scaling,
+    LongRopeScaling,
+    Rope,
+    RopeScaling,
+    YarnScaling,
+)
 
 __all__ = [
     "Activation",
+    "Alibi",
     "DecoderSpec",
+    "DynamicScaling",
+    "Experts",
+    "GatedDelta",
+    "Latent",
     "LayerSpec",
     "Learned",
     "LinearScaling",
     "Llama3Scaling",
+    "LongRopeScaling",
     "MlpKind",
     "NormKind",
+    "OutputGate",
     "Positions",
+    "QkNorm",
+    "Residual",
     "Rope",
     "RopeScaling",
+    "Sinusoidal",
     "SpecError",
+    "YarnScaling",
     "count_parameters",
     "kv_bytes_per_token",
     "parameter_shapes",

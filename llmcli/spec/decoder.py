@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from llmcli.spec.parts import Experts, GatedDelta, Latent
 from llmcli.spec.rope import Rope
 
 NormKind = Literal["rms", "layer"]
 MlpKind = Literal["gated", "plain"]
-Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "gelu_quick", "relu", "clamped_swiglu"]
+Residual = Literal["pre", "post", "sandwich", "post_inside", "parallel", "parallel_shared"]
+QkNorm = Literal["per_head", "each_head", "full"]
+OutputGate = Literal["elementwise", "headwise"]
+Mixer = Literal["attention", "gated_delta"]
 
 
 class SpecError(ValueError):
@@ -26,23 +31,52 @@ class Learned:
     offset: int = 0
 
 
-# What is added to the embeddings; a rotary decoder has None here and a Rope in its layers.
-Positions = Learned | None
+@dataclass(frozen=True, slots=True)
+class Sinusoidal:
+    """The fixed table of arXiv 1706.03762 in tensor2tensor's layout: sines, then cosines."""
+
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Alibi:
+    """A slope per head times the distance, added to the scores (arXiv 2108.12409).
+
+    Falcon adds it before the scores are scaled (`scaled`) and rounds it to bfloat16 (`rounded`).
+    """
+
+    scaled: bool = False
+    rounded: bool = False
+
+
+# How absolute places enter; a rotary decoder has None here and a Rope in its layers.
+Positions = Learned | Sinusoidal | Alibi | None
 
 
 @dataclass(frozen=True, slots=True)
 class LayerSpec:
-    """The only facts that may differ from layer to layer."""
+    """The only facts that may differ from layer to layer.
+
+    A query sees `window` keys, itself included; None is all of them. `sparse` layers use the
+    spec's experts. `mixer` names what takes attention's place.
+    """
 
     rope: Rope | None = None
+    window: int | None = None
+    sparse: bool = False
+    mixer: Mixer = "attention"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderSpec:
-    """A decoder-only transformer, in Hugging Face's words for sizes.
+    """A decoder-only transformer, in Hugging Face's words for sizes. Neutral by default.
 
     `attn_scale` multiplies the query-key products before the softmax.
     `attn_bias` is for the q, k and v projections, `attn_out_bias` for the output projection.
+    `norm_offset` is added to a norm's weight (Gemma: 1); `norm_casts_first` tells whether the
+    normed value returns to the working dtype before the weight multiplies it (Llama) or after.
+    `embed_size` is the embedding's own width where a projection leads to `hidden_size`.
+    Soft caps squash x to cap * tanh(x / cap).
     """
 
     vocab_size: int
@@ -60,9 +94,28 @@ class DecoderSpec:
     attn_scale: float
     tie_embeddings: bool
     positions: Positions = None
+    norm_offset: float = 0.0
+    norm_bias: bool = True
+    norm_casts_first: bool = True
+    final_norm: bool = True
+    residual: Residual = "pre"
+    residual_scale: float = 1.0
     attn_bias: bool = False
     attn_out_bias: bool = False
+    attn_softcap: float | None = None
+    sinks: bool = False
+    qk_norm: QkNorm | None = None
+    output_gate: OutputGate | None = None
+    latent: Latent | None = None
+    linear: GatedDelta | None = None
     mlp_bias: bool = False
+    experts: Experts | None = None
+    embed_scale: float = 1.0
+    embed_norm: bool = False
+    embed_size: int | None = None
+    head_bias: bool = False
+    logit_scale: float = 1.0
+    logit_softcap: float | None = None
 
     def __post_init__(self) -> None:
         for name in (
@@ -87,6 +140,11 @@ class DecoderSpec:
                     f"rotary dimension {rope.dim} is not an even number up to "
                     f"head_dim {self.head_dim}"
                 )
+        for window in {layer.window for layer in self.layers if layer.window is not None}:
+            if window < 1:
+                raise SpecError(f"a window of {window} keys; it must be at least 1")
+        if any(layer.sparse for layer in self.layers) and self.experts is None:
+            raise SpecError("sparse layers without experts")
 
     @property
     def num_layers(self) -> int:
@@ -96,3 +154,17 @@ class DecoderSpec:
     def group_size(self) -> int:
         """Query heads that share one key-value head."""
         return self.num_heads // self.num_kv_heads
+
+    @property
+    def embed_width(self) -> int:
+        return self.embed_size or self.hidden_size
+
+    @property
+    def windowed(self) -> bool:
+        """Whether any layer sees only a window of keys."""
+        return any(layer.window is not None for layer in self.layers)
+
+    def regime(self, length: int, planned: int) -> tuple[int, ...]:
+        """Changes exactly when some rotary table does; see Rope.regime."""
+        ropes = dict.fromkeys(layer.rope for layer in self.layers)
+        return tuple(rope.regime(length, planned) for rope in ropes if rope)

@@ -8,9 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from llmcli.spec.decoder import DecoderSpec, Learned
+from llmcli.spec.decoder import DecoderSpec, LayerSpec, Learned
+from llmcli.spec.parts import Experts, GatedDelta, Latent
 
 Shape = tuple[int, ...]
+Named = Iterator[tuple[str, Shape]]
+
+# Which norms a block has, by the kind of its residual connection.
+BLOCK_NORMS = {
+    "pre": ("attn_norm", "mlp_norm"),
+    "post": ("attn_norm", "mlp_norm"),
+    "sandwich": ("attn_norm", "post_attn_norm", "mlp_norm", "post_mlp_norm"),
+    "post_inside": ("post_attn_norm", "post_mlp_norm"),
+    "parallel": ("attn_norm", "mlp_norm"),
+    "parallel_shared": ("attn_norm",),
+}
 
 
 def parameter_shapes(spec: DecoderSpec) -> dict[str, Shape]:
@@ -18,15 +30,24 @@ def parameter_shapes(spec: DecoderSpec) -> dict[str, Shape]:
 
     A linear map from C_in to C_out is [C_out, C_in]. A tied head has no entry of its own.
     """
-    hidden, vocab = spec.hidden_size, spec.vocab_size
-    shapes: dict[str, Shape] = {"embed_tokens.weight": (vocab, hidden)}
+    hidden, vocab, width = spec.hidden_size, spec.vocab_size, spec.embed_width
+    shapes: dict[str, Shape] = {"embed_tokens.weight": (vocab, width)}
+    if spec.embed_size is not None:
+        shapes["embed_proj.weight"] = (hidden, width)
+    if spec.embed_norm:
+        shapes.update(_norm(spec, "embed_norm"))
     if isinstance(spec.positions, Learned):
         shapes["embed_positions.weight"] = (spec.max_positions + spec.positions.offset, hidden)
-    for index in range(spec.num_layers):
-        shapes.update((f"layers.{index}.{name}", shape) for name, shape in _block(spec))
-    shapes.update(_norm(spec, "norm"))
+    for index, layer in enumerate(spec.layers):
+        shapes.update((f"layers.{index}.{name}", shape) for name, shape in _block(spec, layer))
+    if spec.final_norm:
+        shapes.update(_norm(spec, "norm"))
+    if spec.embed_size is not None:
+        shapes["head_proj.weight"] = (width, hidden)
     if not spec.tie_embeddings:
-        shapes["lm_head.weight"] = (vocab, hidden)
+        shapes["lm_head.weight"] = (vocab, width)
+    if spec.head_bias:
+        shapes["lm_head.bias"] = (vocab,)
     return shapes
 
 
@@ -36,32 +57,122 @@ def count_parameters(spec: DecoderSpec) -> int:
 
 
 def kv_bytes_per_token(spec: DecoderSpec, bytes_per_element: int) -> int:
-    """Bytes that one more token adds to a full KV cache: 2 x layers x kv heads x head_dim."""
-    return 2 * spec.num_layers * spec.num_kv_heads * spec.head_dim * bytes_per_element
+    """Bytes that one more token adds to a cache that keeps every layer's keys and values.
+
+    2 x kv heads x head_dim a layer; latent attention caches its heads' keys and values whole.
+    A gated-delta layer keeps a state of fixed size and adds nothing.
+    """
+    key_width = value_width = spec.num_kv_heads * spec.head_dim
+    if spec.latent is not None:
+        key_width = spec.num_heads * (spec.latent.nope_dim + spec.latent.rope_dim)
+        value_width = spec.num_heads * spec.latent.value_dim
+    caching = sum(layer.mixer == "attention" for layer in spec.layers)
+    return caching * (key_width + value_width) * bytes_per_element
 
 
-def _block(spec: DecoderSpec) -> Iterator[tuple[str, Shape]]:
-    hidden, inner = spec.hidden_size, spec.intermediate_size
-    q_width, kv_width = spec.num_heads * spec.head_dim, spec.num_kv_heads * spec.head_dim
-    yield from _norm(spec, "attn_norm")
+def _block(spec: DecoderSpec, layer: LayerSpec) -> Named:
+    norms = BLOCK_NORMS[spec.residual]
+    for name in norms:
+        if name.endswith("attn_norm"):
+            yield from _norm(spec, name)
+    if layer.mixer == "gated_delta":
+        assert spec.linear is not None
+        yield from _gated_delta(spec, spec.linear)
+    elif spec.latent is not None:
+        yield from _latent(spec, spec.latent)
+    else:
+        yield from _attention(spec)
+    for name in norms:
+        if name.endswith("mlp_norm"):
+            yield from _norm(spec, name)
+    if layer.sparse:
+        assert spec.experts is not None
+        yield from _experts(spec, spec.experts)
+    else:
+        yield from _mlp(spec, "mlp", spec.intermediate_size, bias=spec.mlp_bias)
+
+
+def _attention(spec: DecoderSpec) -> Named:
+    hidden, dim = spec.hidden_size, spec.head_dim
+    q_width, kv_width = spec.num_heads * dim, spec.num_kv_heads * dim
     yield from _linear("attn.q_proj", (q_width, hidden), bias=spec.attn_bias)
     yield from _linear("attn.k_proj", (kv_width, hidden), bias=spec.attn_bias)
     yield from _linear("attn.v_proj", (kv_width, hidden), bias=spec.attn_bias)
+    if spec.output_gate is not None:
+        gates = q_width if spec.output_gate == "elementwise" else spec.num_heads
+        yield from _linear("attn.gate_proj", (gates, hidden), bias=spec.attn_bias)
+    if spec.qk_norm is not None:
+        for name, heads in (("attn.q_norm", spec.num_heads), ("attn.k_norm", spec.num_kv_heads)):
+            shapes = {"per_head": (dim,), "each_head": (heads, dim), "full": (heads * dim,)}
+            yield f"{name}.weight", shapes[spec.qk_norm]
+    if spec.sinks:
+        yield "attn.sinks", (spec.num_heads,)
     yield from _linear("attn.o_proj", (hidden, q_width), bias=spec.attn_out_bias)
-    yield from _norm(spec, "mlp_norm")
+
+
+def _latent(spec: DecoderSpec, latent: Latent) -> Named:
+    hidden, heads = spec.hidden_size, spec.num_heads
+    q_width = heads * (latent.nope_dim + latent.rope_dim)
+    if latent.query_rank is None:
+        yield "attn.q_proj.weight", (q_width, hidden)
+    else:
+        yield from _linear("attn.q_a_proj", (latent.query_rank, hidden), bias=latent.bias)
+        yield "attn.q_a_norm.weight", (latent.query_rank,)
+        yield "attn.q_b_proj.weight", (q_width, latent.query_rank)
+    kv_a = (latent.kv_rank + latent.rope_dim, hidden)
+    yield from _linear("attn.kv_a_proj", kv_a, bias=latent.bias)
+    yield "attn.kv_a_norm.weight", (latent.kv_rank,)
+    yield "attn.kv_b_proj.weight", (heads * (latent.nope_dim + latent.value_dim), latent.kv_rank)
+    yield from _linear("attn.o_proj", (hidden, heads * latent.value_dim), bias=latent.bias)
+
+
+def _gated_delta(spec: DecoderSpec, linear: GatedDelta) -> Named:
+    hidden, heads = spec.hidden_size, linear.num_value_heads
+    keys, values = linear.num_key_heads * linear.key_dim, heads * linear.value_dim
+    for name, rows in (
+        ("q_proj", keys),
+        ("k_proj", keys),
+        ("v_proj", values),
+        ("z_proj", values),
+        ("b_proj", heads),
+        ("a_proj", heads),
+    ):
+        yield f"attn.{name}.weight", (rows, hidden)
+    yield "attn.conv.weight", (2 * keys + values, 1, linear.conv_kernel)
+    yield "attn.dt_bias", (heads,)
+    yield "attn.a_log", (heads,)
+    yield "attn.norm.weight", (linear.value_dim,)
+    yield "attn.o_proj.weight", (hidden, values)
+
+
+def _experts(spec: DecoderSpec, experts: Experts) -> Named:
+    hidden = spec.hidden_size
+    yield from _linear("mlp.router", (experts.count, hidden), bias=experts.router_bias)
+    if experts.correction_bias:
+        yield "mlp.correction_bias", (experts.count,)
+    for index in range(experts.count):
+        name, inner = f"mlp.experts.{index}", experts.intermediate_size
+        yield from _mlp(spec, name, inner, bias=experts.expert_bias)
+    if experts.shared_size is not None:
+        yield from _mlp(spec, "mlp.shared", experts.shared_size, bias=spec.mlp_bias)
+    if experts.shared_gate:
+        yield "mlp.shared_gate.weight", (1, hidden)
+
+
+def _mlp(spec: DecoderSpec, name: str, inner: int, *, bias: bool) -> Named:
     if spec.mlp == "gated":
-        yield from _linear("mlp.gate_proj", (inner, hidden), bias=spec.mlp_bias)
-    yield from _linear("mlp.up_proj", (inner, hidden), bias=spec.mlp_bias)
-    yield from _linear("mlp.down_proj", (hidden, inner), bias=spec.mlp_bias)
+        yield from _linear(f"{name}.gate_proj", (inner, spec.hidden_size), bias=bias)
+    yield from _linear(f"{name}.up_proj", (inner, spec.hidden_size), bias=bias)
+    yield from _linear(f"{name}.down_proj", (spec.hidden_size, inner), bias=bias)
 
 
-def _norm(spec: DecoderSpec, name: str) -> Iterator[tuple[str, Shape]]:
+def _norm(spec: DecoderSpec, name: str) -> Named:
     yield f"{name}.weight", (spec.hidden_size,)
-    if spec.norm == "layer":
+    if spec.norm == "layer" and spec.norm_bias:
         yield f"{name}.bias", (spec.hidden_size,)
 
 
-def _linear(name: str, shape: Shape, *, bias: bool) -> Iterator[tuple[str, Shape]]:
+def _linear(name: str, shape: Shape, *, bias: bool) -> Named:
     yield f"{name}.weight", shape
     if bias:
         yield f"{name}.bias", shape[:1]

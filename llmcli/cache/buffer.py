@@ -1,0 +1,71 @@
+"""A pair of key and value buffers [B,K,capacity,D] that grows in steps."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# A step small enough to waste little, large enough that copying stays rare (as in mlx-lm).
+GROWTH_STEP = 256
+
+
+class Buffer:
+    """Keys and values side by side; their widths may differ (latent attention)."""
+
+    def __init__(self, step: int = GROWTH_STEP, limit: int | None = None) -> None:
+        self._step, self._limit = step, limit
+        self.keys: Tensor | None = None
+        self.values: Tensor | None = None
+
+    @property
+    def capacity(self) -> int:
+        return 0 if self.keys is None else self.keys.shape[2]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(held.nbytes for held in (self.keys, self.values) if held is not None)
+
+    def reserve(self, used: int, needed: int, keys: Tensor, values: Tensor) -> None:
+        """Make room for `needed` tokens, keeping the first `used`; shapes as in `keys, values`."""
+        if needed <= self.capacity:
+            return
+        capacity = -(-needed // self._step) * self._step
+        if self._limit is not None:
+            capacity = min(capacity, self._limit)
+        self.keys = _grown(self.keys, keys, used, capacity)
+        self.values = _grown(self.values, values, used, capacity)
+
+    def put(self, start: int, keys: Tensor, values: Tensor) -> None:
+        """Write [B,K,n,D] at slots start ... start + n."""
+        assert self.keys is not None
+        assert self.values is not None
+        self.keys[:, :, start : start + keys.shape[2]] = keys
+        self.values[:, :, start : start + values.shape[2]] = values
+
+    def get(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Slots start ... stop as views."""
+        assert self.keys is not None
+        assert self.values is not None
+        return self.keys[:, :, start:stop], self.values[:, :, start:stop]
+
+    def clear(self) -> None:
+        self.keys = self.values = None
+
+    def reorder(self, rows: Tensor) -> None:
+        if self.keys is not None and self.values is not None:
+            self.keys = self.keys.index_select(0, rows)
+            self.values = self.values.index_select(0, rows)
+
+    def fork(self) -> Buffer:
+        copy = Buffer(self._step, self._limit)
+        if self.keys is not None and self.values is not None:
+            copy.keys, copy.values = self.keys.clone(), self.values.clone()
+        return copy
+
+
+def _grown(old: Tensor | None, new: Tensor, used: int, capacity: int) -> Tensor:
+    rows, heads, _, width = new.shape
+    buffer = torch.empty(rows, heads, capacity, width, dtype=new.dtype, device=new.device)
+    if old is not None:
+        buffer[:, :, :used] = old[:, :, :used]
+    return buffer

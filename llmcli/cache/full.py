@@ -1,0 +1,47 @@
+"""The growing store: every key is kept, and memory follows the tokens seen, in steps."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from llmcli.cache.base import LayerStore
+from llmcli.cache.buffer import GROWTH_STEP, Buffer
+
+
+class FullStore(LayerStore):
+    """Keeps all; with a `window`, hands back only the keys that a new token may see."""
+
+    def __init__(self, *, window: int | None = None, step: int = GROWTH_STEP) -> None:
+        self.buffer = Buffer(step)
+        self._window = window
+
+    @property
+    def capacity(self) -> int:
+        return self.buffer.capacity
+
+    @property
+    def nbytes(self) -> int:
+        return self.buffer.nbytes
+
+    def first_position(self, length: int) -> int:
+        return 0 if self._window is None else max(0, length + 1 - self._window)
+
+    def update(self, length: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        end = length + keys.shape[2]
+        self.buffer.reserve(length, end, keys, values)
+        self.buffer.put(length, keys, values)
+        return self.buffer.get(self.first_position(length), end)
+
+    def can_rewind(self, length: int, count: int) -> bool:
+        return 0 <= count <= length
+
+    def clear(self) -> None:
+        self.buffer.clear()
+
+    def reorder(self, rows: Tensor) -> None:
+        self.buffer.reorder(rows)
+
+    def fork(self) -> FullStore:
+        copy = FullStore(window=self._window)
+        copy.buffer = self.buffer.fork()
+        return copy

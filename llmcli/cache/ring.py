@@ -1,0 +1,76 @@
+"""The ring store of a windowed layer: memory ends at the window, old keys are overwritten."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from llmcli.cache.base import LayerStore
+from llmcli.cache.buffer import GROWTH_STEP, Buffer
+
+
+class RingStore(LayerStore):
+    """The key of position p lies in slot p % window."""
+
+    def __init__(self, window: int, *, step: int = GROWTH_STEP) -> None:
+        self.buffer = Buffer(step, limit=window)
+        self._window = window
+
+    @property
+    def capacity(self) -> int:
+        return self.buffer.capacity
+
+    @property
+    def nbytes(self) -> int:
+        return self.buffer.nbytes
+
+    def first_position(self, length: int) -> int:
+        return max(0, length - self._window)
+
+    def update(self, length: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        new = keys.shape[2]
+        if new == 1:
+            self._reserve(length, min(length + 1, self._window), keys, values)
+            self.buffer.put(length % self._window, keys, values)
+            return self.buffer.get(0, min(length + 1, self._window))
+        # All old keys are handed back before any is overwritten: early queries still see them.
+        if length:
+            old_keys, old_values = self._ordered(length)
+            keys = torch.cat((old_keys, keys), 2)
+            values = torch.cat((old_values, values), 2)
+        self._keep(length + new, keys, values)
+        return keys, values
+
+    def can_rewind(self, length: int, count: int) -> bool:
+        # Once the ring has wrapped, the keys that the earlier queries saw are gone.
+        return count == 0 or (0 < count <= length <= self._window)
+
+    def clear(self) -> None:
+        self.buffer.clear()
+
+    def reorder(self, rows: Tensor) -> None:
+        self.buffer.reorder(rows)
+
+    def fork(self) -> RingStore:
+        copy = RingStore(self._window)
+        copy.buffer = self.buffer.fork()
+        return copy
+
+    def _ordered(self, length: int) -> tuple[Tensor, Tensor]:
+        """The keys and values held, by position."""
+        keys, values = self.buffer.get(0, min(length, self._window))
+        turn = length % self._window if length > self._window else 0
+        return (keys.roll(-turn, 2), values.roll(-turn, 2)) if turn else (keys, values)
+
+    def _keep(self, length: int, keys: Tensor, values: Tensor) -> None:
+        """Store the last `window` of keys and values that end at position `length - 1`."""
+        held = min(length, self._window)
+        keys, values = keys[:, :, -held:], values[:, :, -held:]
+        turn = length % self._window if length > self._window else 0
+        if turn:
+            keys, values = keys.roll(turn, 2), values.roll(turn, 2)
+        self._reserve(0, held, keys, values)
+        self.buffer.put(0, keys, values)
+
+    def _reserve(self, used: int, needed: int, keys: Tensor, values: Tensor) -> None:
+        self.buffer.reserve(min(used, self._window), needed, keys, values)

@@ -1,0 +1,28 @@
+"""Tables of rows looked up by id or position, learned or computed."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+class Embedding(nn.Module):
+    """A learned table of rows."""
+
+    def __init__(self, rows: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(rows, width), requires_grad=False)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return nn.functional.embedding(ids, self.weight)
+
+
+def sinusoids(positions: Tensor, width: int, dtype: torch.dtype) -> Tensor:
+    """[T,width]: sines then cosines of each position, wavelengths from 2 pi to 10000 * 2 pi."""
+    half = width // 2
+    steps = torch.arange(half, dtype=torch.float32, device=positions.device)
+    frequencies = torch.exp(steps * -(math.log(10000.0) / (half - 1)))
+    angles = positions[:, None].to(torch.float32) * frequencies
+    return torch.cat((angles.sin(), angles.cos()), -1).to(dtype)
