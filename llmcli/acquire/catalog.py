@@ -69,6 +69,10 @@ class Entry:
     licence: str
     sources: tuple[Source, ...]
 
+    @property
+    def embedded(self) -> bool:
+        return any(isinstance(source, EmbeddedSource) for source in self.sources)
+
 
 @cache
 def catalog() -> Mapping[str, Entry]:

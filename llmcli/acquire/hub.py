@@ -24,7 +24,7 @@ from llmcli.checkpoint.escape import printable, shortlist
 from llmcli.errors import AcquireError
 
 PATTERNS = ("*.safetensors", "*.json", "*.jinja", "tokenizer*")
-_INFO_SECONDS = 6.0
+_INFO_SECONDS = 4.0
 _CONFIG = "config.json"
 
 

@@ -29,6 +29,8 @@ _DEFAULT_INDEX = "https://pypi.org/simple"
 _SILENT_SECONDS = 20.0
 _POLL_SECONDS = 0.1
 _KEPT_LINES = 40
+# The parts of pip's settings that rule a download; a later one wins.
+_SECTIONS = ("global", "download", ":env:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +95,17 @@ def _settings() -> _Settings:
         stdin=subprocess.DEVNULL,
         check=False,
     )
-    values: dict[str, list[str]] = {}
+    sections: dict[str, dict[str, list[str]]] = {name: {} for name in _SECTIONS}
     for line in asked.stdout.splitlines():
         key, _, text = line.partition("=")
         section, _, option = key.rpartition(".")
-        # Later ones win in pip: global, then the command's own section, then the environment.
-        if section in ("global", "download", ":env:"):
-            values[option] = _unquote(text).split()
-    urls = values.get("index-url") or values.get("index_url") or [_DEFAULT_INDEX]
+        if section in sections:
+            sections[section][option] = _unquote(text).split()
+    values = {option: value for name in _SECTIONS for option, value in sections[name].items()}
+    urls = values.get("index-url") or [_DEFAULT_INDEX]
     urls = [*urls, *values.get("extra-index-url", []), *values.get("find-links", [])]
     remote = tuple(url for url in urls if url.startswith(("http://", "https://")))
-    if values.get("no-index"):
+    if values.get("no-index", ["no"])[0].lower() in ("1", "true", "yes", "on"):
         remote = ()
     proxy = values.get("proxy")
     return _Settings(

@@ -13,6 +13,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from llmcli.acquire.catalog import catalog
 from llmcli.acquire.origin import read_origin
 from llmcli.checkpoint.escape import printable
 from llmcli.errors import LlmcliError
@@ -24,7 +25,7 @@ CONFIG = "config.json"
 class Installed:
     """A checkpoint folder found on this machine, for a listing.
 
-    `first` is False when another folder of the same name is used before this one;
+    `first` marks the folder that its name means; another of the same name is never used.
     `problem` says why the folder cannot be used, and is None when nothing seems wrong.
     """
 
@@ -84,9 +85,9 @@ def installed() -> list[Installed]:
         if real in paths:
             continue
         paths.add(real)
-        item = _describe(name, path)
-        found.append(replace(item, first=item.problem is None and name not in names))
-        if item.problem is None:
+        item, usable = _describe(name, path), is_checkpoint(path)
+        found.append(replace(item, first=usable and name not in names))
+        if usable:
             names.add(name)
     return found
 
@@ -100,11 +101,11 @@ def _embedded_folders() -> list[Path]:
 def _candidates() -> Iterator[tuple[str, Path]]:
     for folder in weights_folders():
         yield from _in_folder(folder)
-    packed, repository = _embedded_folders()
-    yield from _in_folder(packed)
-    # The repository's weights/ is a user's folder too: only what the catalogue calls embedded.
-    if is_checkpoint(repository / "stories260k"):
-        yield "stories260k", repository / "stories260k"
+    for entry in catalog().values():
+        # By name: in an editable install the folder may hold a user's own checkpoints too.
+        inside = embedded(entry.name) if entry.embedded else None
+        if inside:
+            yield entry.name, inside
 
 
 def _in_folder(folder: Path) -> Iterator[tuple[str, Path]]:

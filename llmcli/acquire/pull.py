@@ -27,6 +27,9 @@ from llmcli.acquire.progress import Progress
 from llmcli.checkpoint.escape import printable
 from llmcli.errors import AcquireError, CheckpointError
 
+# Why each source that was tried did not do.
+_Reasons = list[tuple[str, AcquireError | CheckpointError]]
+
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
 
 
@@ -53,7 +56,7 @@ def pull(
 ) -> Resolved:
     """Fetch a catalogue name or a hub id; what is there already is not fetched again."""
     entry = entry_of(name_or_id)
-    if any(isinstance(source, EmbeddedSource) for source in entry.sources):
+    if entry.embedded:
         return _embedded(entry)
     target = pulled_folder().joinpath(*entry.name.split("/"))
     return pull_entry(entry, target, progress=progress, force=force, revision=revision)
@@ -95,7 +98,7 @@ def pull_entry(
                 return present
         partial = target.with_name(f".{target.name}.partial")
         checkpoint = partial / "checkpoint"
-        reasons = []
+        reasons: _Reasons = []
         for source in _sources(entry, revision):
             remove(checkpoint)
             try:
@@ -105,13 +108,12 @@ def pull_entry(
                 raise
             except (AcquireError, CheckpointError) as error:
                 reasons.append((source.label, error))
-                progress.notice(f"{source.label}: {error.message}")
                 continue
             origin = replace(origin, licence=origin.licence or entry.licence)
             write_origin(checkpoint, origin)
             _put_in_place(checkpoint, target)
             remove(partial)
-            return Resolved(target, entry.name, origin.text)
+            return Resolved(target, entry.name, origin.text, _passed_over(entry, source, reasons))
         raise _all_failed(entry, reasons)
 
 
@@ -196,17 +198,24 @@ def _embedded(entry: Entry) -> Resolved:
     return Resolved(path, entry.name, "embedded", f"{entry.name} travels with llmcli")
 
 
-def _all_failed(
-    entry: Entry, reasons: list[tuple[str, AcquireError | CheckpointError]]
-) -> AcquireError:
+def _passed_over(entry: Entry, source: HubSource | IndexSource, reasons: _Reasons) -> str | None:
+    if not reasons:
+        return None
+    return f"{printable(entry.name)} came from {source.label}, since {_told(reasons)}"
+
+
+def _told(reasons: _Reasons) -> str:
+    return "; ".join(f"{label}: {error.message}" for label, error in reasons)
+
+
+def _all_failed(entry: Entry, reasons: _Reasons) -> AcquireError:
     if not reasons:
         return AcquireError(
             f"{entry.name} has no hub source, so no revision of it can be asked for",
             hint="leave --revision out",
         )
-    told = "; ".join(f"{label}: {error.message}" for label, error in reasons)
     hints = [error.hint for _, error in reasons if error.hint]
     return AcquireError(
-        f"{printable(entry.name)} cannot be fetched: {told}",
+        f"{printable(entry.name)} cannot be fetched: {_told(reasons)}",
         hint=hints[0] if hints else "check the network, or give a folder with --model",
     )

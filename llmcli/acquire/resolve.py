@@ -6,7 +6,6 @@ Must not know how anything is fetched, only that it can be.
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 from llmcli.acquire.catalog import catalog
@@ -60,7 +59,7 @@ def _asked(model: str, progress: Progress, allow_fetch: bool) -> Resolved:
         raise AcquireError(
             f"{model} is not on this machine", hint=f"run `llmcli pull {model}` to fetch it"
         )
-    return replace(pull(model, progress=progress), notice=None)
+    return pull(model, progress=progress)
 
 
 def _folder(model: str) -> Resolved | None:

@@ -1,114 +1,123 @@
-"""The entry point: the commands' table, and the one place where errors become exit codes."""
+"""The entry point: argv in, exit code out. The one place where errors become exit codes.
+
+Imports next to nothing until Ctrl-C is handled. Must not know what the commands do.
+"""
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
+import warnings
+from collections.abc import Sequence
 
-import typer
-
-from llmcli.cli import convert, generate, models, options, pull, terminal
-from llmcli.errors import LlmcliError, UsageError
+from llmcli.cli import interrupts, terminal
+from llmcli.errors import LlmcliError
 
 # 128 + SIGPIPE, which is what a shell reports for a program whose reader went away.
-_BROKEN_PIPE = 141
-_INTERRUPTED = 130
-
-app = typer.Typer(
-    name="llmcli",
-    help="Generate text from a terminal, on your own checkpoint and machine.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("generate")(generate.generate)
-app.command("pull")(pull.pull)
-app.command("models")(models.models)
-app.command("convert")(convert.convert)
-
-
-@app.callback()
-def root(version: options.Version = False) -> None:
-    """Generate text from a terminal, on your own checkpoint and machine."""
+BROKEN_PIPE = 141
 
 
 def main() -> None:
     """Run the command line and exit: 0, 1 run time, 2 usage, 130 Ctrl-C, 141 broken pipe."""
-    debug = "--debug" in sys.argv[1:]
     try:
-        code = _run(debug=debug)
+        interrupts.install(before_exit=terminal.restore)
+        _fill_standard_streams()
+        code = run(sys.argv[1:])
     except KeyboardInterrupt:
-        code = _INTERRUPTED
-    except OSError as error:
-        code = _output_error(error, debug=debug)
-    _flush_and_exit(code)
+        code = interrupts.INTERRUPTED
+    terminal.flush()
+    # Nothing is left to tidy up, and tearing torch down takes longer than many answers.
+    os._exit(code)
 
 
-def _run(*, debug: bool) -> int:
+def run(args: Sequence[str]) -> int:
+    """The exit code of one command line; every message has been printed by then."""
+    debug = "--debug" in args
+    if not sys.warnoptions and not debug:
+        # Libraries' warnings are for programmers; a user cannot act on them.
+        warnings.simplefilter("ignore")
     try:
-        result = app(standalone_mode=False)
+        return _invoke(args)
+    except KeyboardInterrupt:
+        if terminal.is_terminal(sys.stderr):
+            terminal.note()
+        return interrupts.INTERRUPTED
+    except (terminal.ReaderGoneError, BrokenPipeError):
+        return BROKEN_PIPE
     except LlmcliError as error:
         terminal.fail(error, debug=debug)
         return error.exit_code
+    except OSError as error:
+        terminal.fail(_from_system(error), debug=debug)
+        return 1
+    except Exception as error:
+        short = _out_of_memory(error)
+        terminal.fail(short or _bug(error), debug=debug or short is None)
+        return 1
+
+
+def _invoke(args: Sequence[str]) -> int:
+    import typer
+
+    from llmcli.cli.commands import NAME, app, command_names
+    from llmcli.cli.usage import is_help, usage_error
+
+    if f"_{NAME.upper()}_COMPLETE" in os.environ:
+        app(args, prog_name=NAME)
+    try:
+        # Typer's own main() would turn any broken pipe, a server's too, into a silent exit 1.
+        command = typer.main.get_command(app)
+        with command.make_context(NAME, list(args)) as context:
+            result = command.invoke(context)
     except typer.Exit as done:
         return done.exit_code
-    except typer.Abort:
-        return _INTERRUPTED
     except typer.TyperException as error:
-        terminal.fail(_usage(error), debug=debug)
-        return 2
-    except (MemoryError, RuntimeError) as error:
-        if (short := _out_of_memory(error)) is None:
-            raise
-        terminal.fail(short, debug=debug)
-        return 1
+        if is_help(error):
+            terminal.show(error.format_message())
+            return 2
+        raise usage_error(error, args, command_names()) from error
     return result if isinstance(result, int) else 0
 
 
-def _usage(error: typer.TyperException) -> UsageError:
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context else "llmcli"
-    return UsageError(error.format_message().rstrip("."), hint=f"see `{command} --help`")
+def _from_system(error: OSError) -> LlmcliError:
+    where = f": {error.filename}" if error.filename is not None else ""
+    wrapped = LlmcliError(
+        f"{error.strerror or type(error).__name__}{where}",
+        hint="a file or a connection failed; --debug shows where",
+    )
+    wrapped.__cause__ = error
+    return wrapped
 
 
-def _out_of_memory(error: MemoryError | RuntimeError) -> LlmcliError | None:
+def _out_of_memory(error: Exception) -> LlmcliError | None:
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
-    if isinstance(error, MemoryError) or "out of memory" in text or "can't allocate" in text:
-        return LlmcliError(
-            f"not enough memory: {text}",
-            hint="try --dtype bfloat16, a shorter prompt, a smaller --max-new-tokens or model",
-        )
-    return None
+    told = "out of memory" in text or "can't allocate" in text
+    if not isinstance(error, MemoryError) and not (isinstance(error, RuntimeError) and told):
+        return None
+    short = LlmcliError(
+        f"not enough memory: {text}",
+        hint="try --dtype bfloat16, a shorter prompt, a smaller --max-new-tokens or model",
+    )
+    short.__cause__ = error
+    return short
 
 
-def _output_error(error: OSError, *, debug: bool) -> int:
-    if isinstance(error, BrokenPipeError) or error.errno == errno.EPIPE:
-        terminal.silence_stdout()
-        return _BROKEN_PIPE
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF) or not debug:
-        wrapped = LlmcliError(
-            f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""),
-            hint="the output or a file cannot be written or read; --debug shows where",
-        )
-        wrapped.__cause__ = error
-        terminal.fail(wrapped, debug=debug)
-        terminal.silence_stdout()
-        return 1
-    raise error
+def _bug(error: Exception) -> LlmcliError:
+    bug = LlmcliError(
+        f"internal error: {type(error).__name__}: {error}",
+        hint="this is a fault of llmcli, not yours; please report it with the lines above",
+    )
+    bug.__cause__ = error
+    return bug
 
 
-def _flush_and_exit(code: int) -> None:
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except OSError:
-        terminal.silence_stdout()
-    # Nothing is left to tidy up, and tearing torch down takes longer than many answers.
-    if sys.stderr is not None:
-        sys.stderr.flush()
-    os._exit(code)
+def _fill_standard_streams() -> None:
+    """Open /dev/null in place of a closed standard stream, before a file lands on its number."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 if __name__ == "__main__":

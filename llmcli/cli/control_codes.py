@@ -18,6 +18,11 @@ def visible(text: str) -> str:
     return text.translate(_VISIBLE)
 
 
+def visible_line(text: str) -> str:
+    """The same for what has to stay one line: newline and tab are replaced as well."""
+    return visible(text).replace("\n", "\u240a").replace("\t", "\u2409")
+
+
 class ControlCodes:
     """The same over pieces of a stream; a carriage return before a newline is dropped.
 

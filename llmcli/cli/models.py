@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def models(json: options.Json = False, debug: options.Debug = False) -> None:  # noqa: ARG001
-    """List the checkpoints that are here: name, family, parameters, size, source, path."""
+    """List the checkpoints on this machine."""
     from llmcli.acquire.places import installed
 
     found = installed()

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar, get_args
 
 import typer
 
 from llmcli import __version__
 from llmcli.cli import terminal
+from llmcli.errors import UsageError
 
 StrategyChoice = Literal["greedy", "sample"]
 DtypeChoice = Literal["auto", "float32", "bfloat16", "float16"]
+StoredDtype = Literal["float16", "bfloat16", "float32"]
+
+PROMPT = "Prompt"
+LENGTH = "Where the text ends"
+CHOICE = "How tokens are chosen"
+MACHINE = "Model and machine"
+OUTPUT = "Output"
+
+_T = TypeVar("_T")
 
 
 def _show_version(value: bool) -> None:
@@ -22,123 +33,311 @@ def _show_version(value: bool) -> None:
         raise typer.Exit
 
 
-def _option(*names: str, help: str, panel: str | None = None, **more: object) -> object:  # noqa: A002
-    return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False, **more)  # type: ignore[arg-type]
+def _flag(*names: str, help: str, panel: str | None = None) -> object:  # noqa: A002
+    return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False)
+
+
+def _value(
+    *names: str,
+    help: str,  # noqa: A002
+    metavar: str,
+    panel: str | None = None,
+    parser: Callable[[str], object] | None = None,
+) -> object:
+    return typer.Option(
+        *names,
+        help=help,
+        metavar=metavar,
+        rich_help_panel=panel,
+        show_default=False,
+        parser=parser,
+    )
+
+
+def _parser(name: str, convert: Callable[[str], _T], wanted: str) -> Callable[[str], _T]:
+    """The parser's own conversions would name neither the option nor the value."""
+
+    def parse(text: str) -> _T:
+        try:
+            return convert(text)
+        except ValueError:
+            raise UsageError(
+                f"{name} is {text!r}; it must be {wanted}", hint="leave it out for its default"
+            ) from None
+
+    return parse
+
+
+def _whole(name: str) -> Callable[[str], int]:
+    return _parser(name, int, "a whole number")
+
+
+def _number(name: str) -> Callable[[str], float]:
+    return _parser(name, float, "a number")
+
+
+def one_of(name: str, choices: object) -> Callable[[str], str]:
+    """A parser for the values of a Literal."""
+    known = get_args(choices)
+
+    def convert(text: str) -> str:
+        if text not in known:
+            raise ValueError
+        return text
+
+    return _parser(name, convert, f"one of {', '.join(known)}")
 
 
 PromptText = Annotated[
     str | None,
     typer.Argument(
         show_default=False,
-        help="What to answer or to go on from; `-` reads standard input. "
-        "What is piped in is added after it.",
+        metavar="PROMPT",
+        help="What to answer or to continue; `-` reads standard input. "
+        "Piped input is added after it.",
     ),
 ]
-PromptFile = Annotated[Path | None, _option("--file", help="Read the prompt from a UTF-8 file.")]
-Model = Annotated[
-    str | None,
-    _option(
-        "--model",
-        "-m",
-        help="A folder, a catalogue name or a hub id OWNER/NAME "
-        "[default: $LLMCLI_MODEL, else smollm2].",
-    ),
+PromptFile = Annotated[
+    Path | None,
+    _value("--file", metavar="FILE", help="Read the prompt from a UTF-8 file.", panel=PROMPT),
 ]
 Raw = Annotated[
-    bool, _option("--raw", help="Continue the text as it is, without the chat template.")
+    bool,
+    _flag("--raw", help="Continue the text as it is, without the chat template.", panel=PROMPT),
 ]
 System = Annotated[
-    str | None, _option("--system", help="The system message, where the template has one.")
+    str | None,
+    _value(
+        "--system",
+        metavar="TEXT",
+        help="The system message; needs a chat template.",
+        panel=PROMPT,
+    ),
 ]
 Bos = Annotated[
     bool | None,
-    _option(
+    _flag(
         "--bos/--no-bos",
         help="Begin a raw prompt with the BOS token, or not [default: as its tokenizer does].",
+        panel=PROMPT,
     ),
 ]
 ParseSpecial = Annotated[
     bool,
-    _option(
+    _flag(
         "--parse-special",
-        help="Let control tokens typed in a raw prompt count as such, instead of as text.",
+        help="Read control tokens typed in a raw prompt as such, not as text.",
+        panel=PROMPT,
     ),
 ]
+
 MaxNewTokens = Annotated[
     int | None,
-    _option("--max-new-tokens", "-n", help="New tokens at most [default: 256]."),
+    _value(
+        "--max-new-tokens",
+        "-n",
+        metavar="N",
+        help="At most N new tokens [default: the checkpoint's, else 256].",
+        panel=LENGTH,
+        parser=_whole("--max-new-tokens"),
+    ),
+]
+Stop = Annotated[
+    list[str] | None,
+    _value(
+        "--stop",
+        metavar="TEXT",
+        help="End just before this text; may be given several times.",
+        panel=LENGTH,
+    ),
+]
+IgnoreEos = Annotated[
+    bool,
+    _flag("--ignore-eos", help="Go on past the checkpoint's own end tokens.", panel=LENGTH),
+]
+
+Strategy = Annotated[
+    StrategyChoice | None,
+    _value(
+        "--strategy",
+        metavar="greedy|sample",
+        help="[default: greedy; sample where the checkpoint or an option below asks for it]",
+        panel=CHOICE,
+        parser=one_of("--strategy", StrategyChoice),
+    ),
 ]
 Temperature = Annotated[
     float | None,
-    _option("--temperature", "-t", help="Flatten (>1) or sharpen (<1) the choice; 0 is greedy."),
+    _value(
+        "--temperature",
+        "-t",
+        metavar="X",
+        help="Above 1 more surprising, below 1 more certain; 0 is greedy.",
+        panel=CHOICE,
+        parser=_number("--temperature"),
+    ),
 ]
 TopK = Annotated[
-    int | None, _option("--top-k", help="Sample among the K likeliest tokens; 0 is off.")
+    int | None,
+    _value(
+        "--top-k",
+        metavar="K",
+        help="Among the K likeliest tokens; 0 is off.",
+        panel=CHOICE,
+        parser=_whole("--top-k"),
+    ),
 ]
 TopP = Annotated[
     float | None,
-    _option("--top-p", help="Sample among the likeliest tokens that reach mass P; 1 is off."),
+    _value(
+        "--top-p",
+        metavar="P",
+        help="Among the likeliest tokens that together reach probability P; 1 is off.",
+        panel=CHOICE,
+        parser=_number("--top-p"),
+    ),
 ]
 MinP = Annotated[
     float | None,
-    _option("--min-p", help="Sample among tokens at least P times as likely as the best one."),
+    _value(
+        "--min-p",
+        metavar="P",
+        help="Among tokens at least P times as likely as the best; 0 is off.",
+        panel=CHOICE,
+        parser=_number("--min-p"),
+    ),
 ]
 RepetitionPenalty = Annotated[
     float | None,
-    _option("--repetition-penalty", help="Make tokens already seen less likely; 1 is off."),
-]
-Seed = Annotated[int | None, _option("--seed", help="Seed of the sampler; fresh if left out.")]
-Stop = Annotated[
-    list[str] | None,
-    _option("--stop", help="End the text before this string; may be given several times."),
-]
-IgnoreEos = Annotated[
-    bool, _option("--ignore-eos", help="Go on past the checkpoint's own end tokens.")
-]
-ShowSpecial = Annotated[
-    bool, _option("--show-special", help="Show special tokens (but end tokens) in the text.")
-]
-Strategy = Annotated[
-    StrategyChoice | None,
-    _option(
-        "--strategy",
-        help="How tokens are chosen [default: greedy, or sample where generation_config.json "
-        "or a sampling option asks for it].",
+    _value(
+        "--repetition-penalty",
+        metavar="X",
+        help="Above 1, tokens already seen get less likely; 1 is off.",
+        panel=CHOICE,
+        parser=_number("--repetition-penalty"),
     ),
 ]
-KvCache = Annotated[
-    bool | None,
-    _option(
-        "--kv-cache/--no-kv-cache",
-        help="Keep keys and values, or compute all of them again for each token [default: keep].",
+Seed = Annotated[
+    int | None,
+    _value(
+        "--seed",
+        metavar="N",
+        help="Makes sampling repeatable [default: a new one each time; -v shows it].",
+        panel=CHOICE,
+        parser=_whole("--seed"),
+    ),
+]
+
+Model = Annotated[
+    str | None,
+    _value(
+        "--model",
+        "-m",
+        metavar="MODEL",
+        help="A folder, a catalogue name or a hub id OWNER/NAME "
+        "[default: $LLMCLI_MODEL, else smollm2].",
+        panel=MACHINE,
     ),
 ]
 Device = Annotated[
     str | None,
-    _option("--device", help="auto, cpu, cuda, cuda:N or mps [default: auto]."),
+    _value(
+        "--device",
+        metavar="DEVICE",
+        help="auto, cpu, cuda, cuda:N or mps [default: auto].",
+        panel=MACHINE,
+    ),
 ]
 Dtype = Annotated[
     DtypeChoice | None,
-    _option("--dtype", help="The numbers to compute in [default: auto]."),
+    _value(
+        "--dtype",
+        metavar="DTYPE",
+        help="Compute in auto, float32, bfloat16 or float16 [default: auto].",
+        panel=MACHINE,
+        parser=one_of("--dtype", DtypeChoice),
+    ),
 ]
 Threads = Annotated[
-    int | None, _option("--threads", help="CPU threads [default: one a physical core].")
-]
-Echo = Annotated[bool, _option("--echo", help="Print the prompt before its continuation.")]
-Json = Annotated[bool, _option("--json", help="Print one JSON object instead of the text.")]
-Logprobs = Annotated[
     int | None,
-    _option("--logprobs", help="Report each token's logprob and the N likeliest tokens."),
+    _value(
+        "--threads",
+        metavar="N",
+        help="CPU threads [default: one a physical core].",
+        panel=MACHINE,
+        parser=_whole("--threads"),
+    ),
+]
+KvCache = Annotated[
+    bool | None,
+    _flag(
+        "--kv-cache/--no-kv-cache",
+        help="Keep keys and values, or compute them anew for each token [default: keep].",
+        panel=MACHINE,
+    ),
+]
+
+Echo = Annotated[bool, _flag("--echo", help="Print the prompt before the answer.", panel=OUTPUT)]
+ShowSpecial = Annotated[
+    bool,
+    _flag("--show-special", help="Show special tokens, except end tokens.", panel=OUTPUT),
 ]
 RawOutput = Annotated[
-    bool, _option("--raw-output", help="Let control codes in the text reach the terminal.")
+    bool,
+    _flag("--raw-output", help="Let control codes reach the terminal.", panel=OUTPUT),
+]
+Json = Annotated[bool, _flag("--json", help="Print JSON instead of text.", panel=OUTPUT)]
+Logprobs = Annotated[
+    int | None,
+    _value(
+        "--logprobs",
+        metavar="N",
+        help="Report each token's logprob and the N likeliest tokens.",
+        panel=OUTPUT,
+        parser=_whole("--logprobs"),
+    ),
 ]
 Verbose = Annotated[
     bool,
-    _option("--verbose", "-v", help="Tell on stderr what is used and why, and statistics."),
+    _flag(
+        "--verbose",
+        "-v",
+        help="Tell on stderr what is used and why, and statistics.",
+        panel=OUTPUT,
+    ),
 ]
-Debug = Annotated[bool, _option("--debug", help="Show the traceback of an error.")]
+Debug = Annotated[bool, _flag("--debug", help="Show the traceback of an error.")]
 Version = Annotated[
     bool,
-    _option("--version", help="Print the version.", callback=_show_version, is_eager=True),
+    typer.Option(
+        "--version",
+        help="Print the version.",
+        callback=_show_version,
+        is_eager=True,
+        show_default=False,
+    ),
 ]
+
+GgufFile = Annotated[Path, typer.Argument(metavar="FILE", help="A GGUF file.", show_default=False)]
+OutDir = Annotated[
+    Path, typer.Argument(metavar="OUT_DIR", help="A new folder.", show_default=False)
+]
+ConvertDtype = Annotated[
+    StoredDtype,
+    _value(
+        "--dtype",
+        metavar="DTYPE",
+        help="Write float16, bfloat16 or float32 [default: float16].",
+        parser=one_of("--dtype", StoredDtype),
+    ),
+]
+PullName = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="A catalogue name or a hub id OWNER/NAME.", show_default=False
+    ),
+]
+Revision = Annotated[
+    str | None, _value("--revision", metavar="REV", help="A hub branch, tag or commit.")
+]
+Force = Annotated[bool, _flag("--force", help="Fetch it again although it is here.")]

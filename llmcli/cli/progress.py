@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from llmcli.cli import terminal
-from llmcli.cli.control_codes import visible
+from llmcli.cli.control_codes import visible_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
-    from rich.progress import TaskID
+    from rich.progress import ProgressColumn, TaskID
 
 # Work shorter than this is over before a bar could be read.
 _PATIENCE_SECONDS = 0.7
@@ -27,13 +27,13 @@ class FetchProgress:
 
     def start(self, label: str, total_bytes: int | None) -> None:
         self.finish()
-        if not terminal.is_terminal(sys.stderr):
+        if not terminal.draws():
             size = f" ({total_bytes / 1e6:.0f} MB)" if total_bytes else ""
             terminal.note(f"{label}{size}")
             return
         self._bar = _byte_bar()
         self._bar.start()
-        self._task = self._bar.add_task(visible(label), total=total_bytes)
+        self._task = self._bar.add_task(visible_line(label), total=total_bytes)
 
     def advance(self, n: int) -> None:
         if self._bar is not None and self._task is not None:
@@ -46,7 +46,7 @@ class FetchProgress:
 
     def notice(self, line: str) -> None:
         if self._bar is not None:
-            self._bar.console.print(visible(line), markup=False, highlight=False)
+            self._bar.console.print(visible_line(line), markup=False, soft_wrap=True)
         else:
             terminal.note(line)
 
@@ -74,7 +74,7 @@ class StepProgress:
     def __call__(self, done: int, total: int) -> None:
         if self._bar is None:
             late = time.monotonic() - self._begun > _PATIENCE_SECONDS
-            if done >= total or not late or not terminal.is_terminal(sys.stderr):
+            if done >= total or not late or not terminal.draws():
                 return
             self._bar = _count_bar()
             self._bar.start()
@@ -92,36 +92,27 @@ class StepProgress:
 
 def _byte_bar() -> RichProgress:
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
-    from rich.progress import Progress as RichProgress
 
-    return RichProgress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        console=_console(),
-        transient=True,
-    )
+    text = TextColumn("{task.description}", markup=False)
+    return _bar(text, BarColumn(), DownloadColumn(), TransferSpeedColumn())
 
 
 def _count_bar() -> RichProgress:
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn
+
+    text = TextColumn("{task.description}", markup=False)
+    return _bar(text, BarColumn(), TaskProgressColumn())
+
+
+def _bar(*columns: ProgressColumn) -> RichProgress:
+    """A bar on stderr that leaves no trace, and leaves sys.stdout and sys.stderr alone."""
+    from rich.console import Console
     from rich.progress import Progress as RichProgress
 
     return RichProgress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TaskProgressColumn(),
-        console=_console(),
+        *columns,
+        console=Console(file=sys.stderr, markup=False, highlight=False, emoji=False),
         transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
     )
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console(file=sys.stderr, markup=False, highlight=False, emoji=False)
-
-
-if TYPE_CHECKING:
-    from rich.console import Console

@@ -1,10 +1,11 @@
 """The prompt from the argument, a file and standard input, decoded strictly.
 
-Must not know checkpoints. Argument first, then what is piped in, joined by one newline.
+Must not know checkpoints. Argument first, then --file, then what is piped in, joined by newlines.
 """
 
 from __future__ import annotations
 
+import os
 import stat
 import sys
 import threading
@@ -15,21 +16,25 @@ from llmcli.errors import UsageError
 
 # A pipe that nobody closes would look like a hang; after this long we say what we wait for.
 _NOTICE_SECONDS = 3.0
+_STDIN = "-"
 
 
 def read_prompt(argument: str | None, file: Path | None) -> str:
-    """The whole prompt; a final newline of a file or of standard input is not part of it.
+    """The whole prompt; one final newline of a file or of standard input is not part of it.
 
     Raises UsageError where nothing was given at all, or where the input is not UTF-8.
     """
-    if argument is not None and argument != "-":
-        _check_argument(argument)
-    if argument == "-" and file is not None:
-        raise UsageError("both `-` and --file were given", hint="give one of them")
-    parts = [] if argument in (None, "-") else [str(argument)]
-    if file is not None:
+    dashes = [argument == _STDIN, str(file) == _STDIN]
+    if all(dashes):
+        raise UsageError("standard input was asked for twice", hint="give `-` once")
+    parts = []
+    if argument is not None and not dashes[0]:
+        check_text("the prompt", argument)
+        parts.append(argument)
+    if file is not None and not dashes[1]:
         parts.append(_read_file(file))
-    piped = _read_stdin() if argument == "-" or _is_piped() else None
+    piped = _read_stdin() if any(dashes) or _is_piped() else None
+    # What is empty adds nothing, not even a newline, to a prompt that was given.
     if piped or (piped is not None and not parts):
         parts.append(piped)
     if not parts:
@@ -40,37 +45,53 @@ def read_prompt(argument: str | None, file: Path | None) -> str:
     return "\n".join(parts)
 
 
+def check_text(what: str, text: str) -> None:
+    """Refuse an argument whose bytes were not UTF-8, which Python hands on as half surrogates."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        byte = ord(text[error.start]) & 0xFF
+        raise UsageError(
+            f"{what} is not UTF-8: byte 0x{byte:02x} at character {error.start}",
+            hint="set a UTF-8 locale, or put the text into a UTF-8 file",
+        ) from None
+
+
 def _is_piped() -> bool:
     """Whether standard input is a pipe, a socket or a file (not a terminal, not /dev/null)."""
     try:
-        mode = stat.S_IFMT(_stdin_stat())
+        mode = stat.S_IFMT(os.fstat(sys.stdin.fileno()).st_mode)
     except (OSError, ValueError, AttributeError):
         return False
     return mode in (stat.S_IFIFO, stat.S_IFREG, stat.S_IFSOCK)
 
 
-def _stdin_stat() -> int:
-    import os
-
-    return os.fstat(sys.stdin.fileno()).st_mode
-
-
 def _read_stdin() -> str:
-    timer = threading.Timer(_NOTICE_SECONDS, terminal.note, ["reading standard input ..."])
+    if sys.stdin is None:
+        raise UsageError("standard input is closed", hint="give the prompt as an argument")
+    typed = terminal.is_terminal(sys.stdin)
+    notice = "type the prompt, then Ctrl-D" if typed else "reading standard input ..."
+    timer = threading.Timer(0 if typed else _NOTICE_SECONDS, terminal.note, [notice])
     timer.daemon = True
     timer.start()
     try:
         return _decoded(sys.stdin.buffer.read(), "standard input")
+    except OSError as error:
+        raise UsageError(
+            f"standard input cannot be read: {error.strerror or error}",
+            hint="give the prompt as an argument, or pipe it in",
+        ) from error
     finally:
         timer.cancel()
 
 
 def _read_file(path: Path) -> str:
     try:
-        return _decoded(path.read_bytes(), str(path))
-    except OSError as error:
+        return _decoded(path.read_bytes(), f"--file {path}")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
         raise UsageError(
-            f"--file {path} cannot be read: {error.strerror or error}",
+            f"--file {path} cannot be read: {reason or error}",
             hint="check the path and its permissions",
         ) from error
 
@@ -79,18 +100,9 @@ def _decoded(data: bytes, origin: str) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        coding = "UTF-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "ITS_ENCODING"
         raise UsageError(
             f"{origin} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}",
-            hint="convert it first, for example with `iconv -t UTF-8`",
-        ) from error
+            hint=f"convert it first, for example with `iconv -f {coding} -t UTF-8`",
+        ) from None
     return text.removesuffix("\n").removesuffix("\r")
-
-
-def _check_argument(argument: str) -> None:
-    try:
-        argument.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise UsageError(
-            f"the prompt is not valid text at character {error.start}",
-            hint="the argument's bytes are not UTF-8; put the prompt into a file",
-        ) from error

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from llmcli.cli import options, terminal
 
 
 def pull(
-    name: Annotated[str, typer.Argument(help="A catalogue name or a hub id OWNER/NAME.")],
-    revision: Annotated[
-        str | None,
-        typer.Option(help="A hub branch, tag or commit.", show_default=False),
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Fetch it again although it is here.")
-    ] = False,
+    name: options.PullName,
+    revision: options.Revision = None,
+    force: options.Force = False,
     debug: options.Debug = False,  # noqa: ARG001
 ) -> None:
-    """Fetch a checkpoint into llmcli's weights folder and print where it lies."""
+    """Fetch a checkpoint and print its folder."""
     from llmcli.acquire.pull import pull as fetch
     from llmcli.cli.progress import FetchProgress
 

@@ -35,7 +35,7 @@ def statistics_lines(run: Run) -> Iterator[str]:
     generation, stats = run.generation, run.generation.stats
     yield (
         f"prompt: {stats.prompt_tokens} tokens, prefill {_rate(stats.prefill_rate)}, "
-        f"time to first token {stats.first_token_seconds:.3f} s"
+        f"time to first token {_seconds(stats.first_token_seconds)}"
     )
     yield (
         f"new: {stats.new_tokens} tokens, decode {_rate(stats.decode_rate)}, "
@@ -91,41 +91,56 @@ def as_json(run: Run) -> dict[str, Any]:
 def _options(run: Run) -> dict[str, dict[str, Any]]:
     """Every option's effective value and its source."""
     request, loaded = run.request, run.engine.loaded
-    settings = {
-        name: {"value": setting.value, "source": setting.source}
-        for name, setting in run.generation.settings.used.items()
-    }
     by_variable = request.model is None and os.environ.get(VARIABLE)
+    is_chat = run.generation.prompt.is_chat
     return {
         "model": {
             "value": run.resolved.name,
             "path": str(run.resolved.path),
-            "source": VARIABLE if by_variable else _given(request.model),
+            "source": VARIABLE if by_variable else _source(request.model),
         },
-        **settings,
-        "raw": {"value": not run.generation.prompt.is_chat, "source": _given(request.raw)},
-        "kv_cache": {"value": request.kv_cache is not False, "source": _given(request.kv_cache)},
-        "device": {
-            "value": str(loaded.decoder.device),
-            "source": _given(request.device),
-            "reason": loaded.device_reason,
+        **{
+            name: {"value": setting.value, "source": setting.source}
+            for name, setting in run.generation.settings.used.items()
         },
-        "dtype": {
-            "value": _dtype(run),
-            "source": _given(request.dtype),
-            "reason": loaded.dtype_reason,
+        "raw": {
+            "value": not is_chat,
+            "source": "flag" if request.raw else "chat template" if is_chat else "built-in",
         },
-        "stop": {"value": list(request.stop), "source": _given(request.stop)},
-        "ignore_eos": {"value": request.ignore_eos, "source": _given(request.ignore_eos)},
+        "system": _option(request.system, None),
+        "bos": _option(request.bos, None),
+        "parse_special": _option(request.parse_special or None, False),
+        "stop": _option(list(request.stop) or None, []),
         "stop_ids": {
             "value": [stop.id for stop in run.engine.stop_ids],
             "source": {str(stop.id): list(stop.sources) for stop in run.engine.stop_ids},
         },
+        "ignore_eos": _option(request.ignore_eos or None, False),
+        "show_special": _option(request.show_special or None, False),
+        "kv_cache": _option(request.kv_cache, True),
+        "device": {
+            "value": str(loaded.decoder.device),
+            "source": _source(request.device),
+            "reason": loaded.device_reason,
+        },
+        "dtype": {
+            "value": _dtype(run),
+            "source": _source(request.dtype),
+            "reason": loaded.dtype_reason,
+        },
+        "threads": _option(request.threads, None),
+        "logprobs": _option(request.logprobs, None),
     }
 
 
-def _given(value: object) -> str:
-    return "built-in" if value in (None, False, ()) else "flag"
+def _option(given: object, otherwise: object) -> dict[str, Any]:
+    value = otherwise if given is None else given
+    return {"value": value, "source": _source(given)}
+
+
+def _source(given: object) -> str:
+    """None is what a flag is that was not given; a 0 or a False was."""
+    return "built-in" if given is None else "flag"
 
 
 def _dtype(run: Run) -> str:
@@ -143,6 +158,10 @@ def _matched(run: Run) -> str:
 
 def _rate(rate: float | None) -> str:
     return f"{rate:.1f} tok/s" if rate is not None else "-"
+
+
+def _seconds(seconds: float | None) -> str:
+    return f"{seconds:.3f} s" if seconds is not None else "-"
 
 
 def _megabytes(count: int) -> str:

@@ -9,6 +9,7 @@ from llmcli.acquire.resolve import Resolved, resolve
 from llmcli.cli import terminal
 from llmcli.cli.options import DtypeChoice
 from llmcli.cli.progress import FetchProgress, StepProgress
+from llmcli.cli.prompt_input import check_text
 from llmcli.engine.settings import Flags, check_flags
 from llmcli.errors import UsageError
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 class Request:
     """What the command line asks for; None where it says nothing."""
 
-    text: str
     flags: Flags
     model: str | None
     raw: bool
@@ -39,18 +39,22 @@ class Request:
 
     def __post_init__(self) -> None:
         check_flags(self.flags)
+        for name, text in (("--system", self.system), *(("--stop", stop) for stop in self.stop)):
+            if text is not None:
+                check_text(name, text)
         if any(not stop for stop in self.stop):
             raise UsageError(
-                "a stop string is empty", hint="an empty stop would end every text at once"
+                "--stop is empty; it must have at least one character",
+                hint="leave it out, or give the text to stop at",
             )
         if self.logprobs is not None and self.logprobs < 0:
             raise UsageError(
-                f"logprobs is {self.logprobs}; it must be at least 0",
+                f"--logprobs is {self.logprobs}; it must be at least 0",
                 hint="0 reports the chosen token alone",
             )
         if self.threads is not None and self.threads < 1:
             raise UsageError(
-                f"threads is {self.threads}; it must be at least 1",
+                f"--threads is {self.threads}; it must be at least 1",
                 hint="leave it out for one thread a physical core",
             )
 
@@ -75,7 +79,7 @@ def find_model(model: str | None) -> Resolved:
     return resolved
 
 
-def start(request: Request) -> Run:
+def start(request: Request, text: str) -> Run:
     """Everything up to the first token. Cheap checks come before the weights are read."""
     resolved = find_model(request.model)
     # torch is imported from here on
@@ -99,7 +103,7 @@ def start(request: Request) -> Run:
         terminal.note(f"warning: {warning}")
     prompt = engine.prompt(
         PromptRequest(
-            text=request.text,
+            text=text,
             system=request.system,
             mode="raw" if request.raw else "auto",
             bos=request.bos,

@@ -8,16 +8,28 @@ from __future__ import annotations
 import codecs
 import json
 import os
+import select
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from typing import IO, Any
+from typing import IO, Any, TextIO
 
-from llmcli.cli.control_codes import ControlCodes, visible
+from llmcli.cli.control_codes import ControlCodes, visible, visible_line
 from llmcli.errors import LlmcliError
 
+# Less than any output buffer holds, so that a write either takes all of it or nothing.
+_PIECE_BYTES = 4096
 
-def is_terminal(stream: IO[str] | None) -> bool:
+
+class OutputError(LlmcliError):
+    """stdout cannot take the answer."""
+
+
+class ReaderGoneError(Exception):
+    """Whoever read stdout has closed it; there is nobody left to write for."""
+
+
+def is_terminal(stream: TextIO | None) -> bool:
     """Whether the stream is open and shown to a person."""
     try:
         return stream is not None and stream.isatty()
@@ -29,13 +41,18 @@ class Answer:
     """stdout, for the answer alone: each piece is written and flushed at once.
 
     To a pipe or a file the text goes unchanged, in UTF-8 whatever the locale; on a terminal
-    control codes are made visible unless `raw`.
+    control codes are made visible unless `raw`. Raises OutputError where stdout is closed.
     """
 
     def __init__(self, *, raw: bool = False) -> None:
+        if sys.stdout is None or sys.stdout.closed:
+            raise OutputError(
+                "standard output is closed, so the answer has nowhere to go",
+                hint="redirect it to a file, or to /dev/null",
+            )
         terminal = is_terminal(sys.stdout)
         self._codes = ControlCodes() if terminal and not raw else None
-        self._encoding = _terminal_encoding() if terminal else "utf-8"
+        self._encoding = _encoding(sys.stdout) if terminal else "utf-8"
 
     def write(self, piece: str) -> None:
         self._send(piece if self._codes is None else self._codes.feed(piece))
@@ -45,9 +62,17 @@ class Answer:
         self._send((self._codes.flush() if self._codes else "") + "\n")
 
     def _send(self, text: str) -> None:
-        if text and sys.stdout is not None:
-            sys.stdout.buffer.write(text.encode(self._encoding, "replace"))
-            sys.stdout.buffer.flush()
+        try:
+            data = text.encode(self._encoding, "replace")
+            for start in range(0, len(data), _PIECE_BYTES):
+                _write(sys.stdout.buffer, data[start : start + _PIECE_BYTES])
+        except BrokenPipeError as error:
+            raise ReaderGoneError from error
+        except OSError as error:
+            raise OutputError(
+                f"standard output cannot be written: {error.strerror or error}",
+                hint="free some space, or send the output elsewhere",
+            ) from error
 
 
 def print_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
@@ -63,35 +88,32 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A plain table on stdout: columns padded to their widest cell, nothing wrapped or cut."""
     from rich.cells import cell_len
 
-    lines = [header, *rows] if is_terminal(sys.stdout) or rows else []
+    lines = [[visible_line(cell) for cell in line] for line in (header, *rows)]
     widths = [max(cell_len(line[at]) for line in lines) for at in range(len(header))]
     answer = Answer()
     for number, line in enumerate(lines):
-        cells = [
-            visible(cell) + " " * (width - cell_len(cell))
-            for cell, width in zip(line, widths, strict=True)
-        ]
+        cells = [c + " " * (w - cell_len(c)) for c, w in zip(line, widths, strict=True)]
         answer.write(("\n" if number else "") + "  ".join(cells).rstrip())
     answer.end()
 
 
 def note(line: str = "") -> None:
     """One line on stderr: a notice, a warning, a statistic."""
-    _stderr(visible(line) + "\n")
+    _stderr(visible_line(line) + "\n")
+
+
+def show(text: str) -> None:
+    """Several lines of our own on stderr, such as a help text."""
+    _stderr(visible(text) + "\n")
 
 
 def fail(error: LlmcliError, *, debug: bool) -> None:
     """The error's line, a blank line and the hint, on stderr; with `debug` the traceback first."""
     if debug:
         _stderr(visible("".join(traceback.format_exception(error))) + "\n")
-    _stderr(f"{paint('error:', '1;31')} {visible(error.message)}\n")
+    _stderr(f"{paint('error:', '1;31')} {visible_line(error.message)}\n")
     if error.hint:
-        _stderr(f"\n{paint('hint:', '1;36')} {visible(error.hint)}\n")
-
-
-def crash(error: BaseException) -> None:
-    """A bug of ours, with its whole traceback."""
-    _stderr(visible("".join(traceback.format_exception(error))))
+        _stderr(f"\n{paint('hint:', '1;36')} {visible_line(error.hint)}\n")
 
 
 def paint(text: str, style: str) -> str:
@@ -101,36 +123,72 @@ def paint(text: str, style: str) -> str:
 
 def shows_colour() -> bool:
     """stderr is a terminal, and neither NO_COLOR nor a dumb terminal forbids colour."""
-    return (
-        is_terminal(sys.stderr)
-        and not os.environ.get("NO_COLOR")
-        and os.environ.get("TERM") not in ("dumb", "")
-    )
+    return draws() and not os.environ.get("NO_COLOR")
 
 
-def silence_stdout() -> None:
-    """After a broken pipe: let the interpreter flush what is left into nothing."""
-    if sys.stdout is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def draws() -> bool:
+    """stderr is a terminal that can move its cursor, so that a bar can be drawn over."""
+    return is_terminal(sys.stderr) and os.environ.get("TERM") not in ("dumb", "")
+
+
+def restore() -> None:
+    """Before a sudden end: give the terminal back its cursor, should a bar have hidden it."""
+    if draws():
+        _stderr("\x1b[?25h\n")
+
+
+def flush() -> None:
+    """The end: whatever else was printed goes out, and nobody is told of a failure any more."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            continue
+
+
+def _write(stream: IO[bytes], data: bytes) -> None:
+    """Write and flush all of `data`, also where a pipe was left non-blocking and is full."""
+    while data:
+        try:
+            # A raw stream (python -u) takes a part, or None where it would block.
+            count = stream.write(data)
+            data = data[count or 0 :]
+            stream.flush()
+        except BlockingIOError:
+            _flush(stream)
+        else:
+            if not count:
+                _wait(stream)
+
+
+def _flush(stream: IO[bytes]) -> None:
+    while True:
+        _wait(stream)
+        try:
+            stream.flush()
+        except BlockingIOError:
+            continue
+        return
+
+
+def _wait(stream: IO[bytes]) -> None:
+    select.select([], [stream], [], 1.0)
 
 
 def _stderr(text: str) -> None:
-    if sys.stderr is None:
-        return
     try:
-        sys.stderr.write(
-            text.encode(sys.stderr.encoding or "utf-8", "replace").decode(
-                sys.stderr.encoding or "utf-8", "replace"
-            )
-        )
-        sys.stderr.flush()
+        if sys.stderr is not None:
+            encoding = _encoding(sys.stderr)
+            sys.stderr.write(text.encode(encoding, "replace").decode(encoding, "replace"))
+            sys.stderr.flush()
     except (OSError, ValueError):
         # Nobody can be told that nobody can be told.
         return
 
 
-def _terminal_encoding() -> str:
+def _encoding(stream: TextIO) -> str:
     try:
-        return codecs.lookup(sys.stdout.encoding or "utf-8").name
+        return codecs.lookup(stream.encoding or "utf-8").name
     except LookupError:
         return "utf-8"

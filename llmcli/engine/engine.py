@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
@@ -118,7 +118,8 @@ class Engine:
             ),
             prompt=prompt,
             settings=settings,
-            detokenizer=Detokenizer(
+            make_detokenizer=partial(
+                Detokenizer,
                 self.tokenizer,
                 prompt.ids,
                 hidden=hidden_ids(self.tokenizer, ending, show_special=options.show_special),

@@ -6,7 +6,7 @@ Plain generators, no threads. Whatever stops it, what was generated stays.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from llmcli.engine.prompt import Prompt
@@ -37,7 +37,7 @@ class Generation:
         *,
         prompt: Prompt,
         settings: Settings,
-        detokenizer: Detokenizer,
+        make_detokenizer: Callable[[], Detokenizer],
         stop_strings: Sequence[str],
         load_seconds: float,
     ) -> None:
@@ -48,7 +48,9 @@ class Generation:
         self.finish_reason: EndReason = "interrupted"
         self.stats = Stats(prompt_tokens=len(prompt.ids), load_seconds=load_seconds)
         self._stepper, self._strategy, self._stop = stepper, strategy, stop
-        self._detokenizer = detokenizer
+        self._make_detokenizer = make_detokenizer
+        self._detokenizer = make_detokenizer()
+        self._stop_strings = stop_strings
         self._stops = StopStrings(stop_strings)
 
     @property
@@ -77,34 +79,42 @@ class Generation:
         if stream.stopped:
             self.finish_reason = "stop"
 
-    def held_back(self) -> str:
-        """After an interruption: the text that was held for a stop string or a whole character."""
-        text, hit = self._stops.feed(self._detokenizer.flush())
-        rest = text if hit else text + self._stops.flush()
-        self.pieces.append(rest)
-        return rest
+    def finish(self) -> None:
+        """After an interruption: bring `text` up to the ids, with all that was held back.
+
+        An interrupt may have struck between two states of the stream, so the ids are read anew.
+        """
+        self._stops = StopStrings(self._stop_strings)
+        whole = "".join(stream_text(self.ids, self._make_detokenizer(), self._stops))
+        self.pieces.append(whole[len(self.text) :])
+        self._weigh()
 
     def _ids(self) -> Iterator[int]:
         self.finish_reason = self._stop.exhausted(0) or self.finish_reason
         tokens = self._strategy.run(self._stepper, self.prompt.ids, self._stop)
-        while True:
-            start = time.perf_counter()
-            token = next(tokens, None)
-            self._count(token, time.perf_counter() - start)
-            if token is None:
-                return
-            yield token.id
-            if token.finish_reason:
-                self.finish_reason = token.finish_reason
+        try:
+            while True:
+                start = time.perf_counter()
+                token = next(tokens, None)
+                if token is None:
+                    return
+                self._count(token, time.perf_counter() - start)
+                yield token.id
+                if token.finish_reason:
+                    self.finish_reason = token.finish_reason
+        finally:
+            self._weigh()
 
-    def _count(self, token: Token | None, seconds: float) -> None:
-        stats, cache = self.stats, self._stepper.cache
-        if token is not None:
-            self.tokens.append(token)
-            if stats.new_tokens:
-                stats.decode_seconds += seconds
-            else:
-                stats.first_token_seconds = seconds
-            stats.new_tokens += 1
-        stats.cache_bytes = cache.nbytes if cache is not None else 0
-        stats.peak_memory_bytes = peak_memory(self._stepper.decoder.device)
+    def _count(self, token: Token, seconds: float) -> None:
+        stats = self.stats
+        self.tokens.append(token)
+        stats.new_tokens += 1
+        if stats.first_token_seconds is None:
+            stats.first_token_seconds = seconds
+        else:
+            stats.decode_seconds += seconds
+
+    def _weigh(self) -> None:
+        cache = self._stepper.cache
+        self.stats.cache_bytes = cache.nbytes if cache is not None else 0
+        self.stats.peak_memory_bytes = peak_memory(self._stepper.decoder.device)

@@ -62,7 +62,7 @@ def build_prompt(
 
 def _raw(request: PromptRequest, tokenizer: Tokenizer, *, has_template: bool) -> Prompt:
     if request.system is not None:
-        why = "--raw leaves the chat template out" if has_template else "it has no chat template"
+        why = "--raw leaves it out" if has_template else "this checkpoint has none"
         raise UsageError(
             f"--system needs a chat template, and {why}",
             hint="leave --raw out" if has_template else "put the text into the prompt",

@@ -5,6 +5,7 @@ Must not know torch, files or terminals: it gets parsed values and returns value
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
@@ -89,7 +90,7 @@ def check_flags(flags: Flags) -> None:
     if flags.max_new_tokens is not None and flags.max_new_tokens < 0:
         raise UsageError(
             f"max-new-tokens is {flags.max_new_tokens}; it must be at least 0",
-            hint="0 reads the prompt and generates nothing",
+            hint="0 generates nothing",
         )
     if flags.strategy == "greedy":
         _refuse_unread(flags, Setting("greedy", "flag"))
@@ -125,6 +126,8 @@ def resolve_settings(flags: Flags, file: Mapping[str, Any], *, fresh_seed: int) 
 def _read_file(file: Mapping[str, Any]) -> dict[str, Any]:
     """The file's own values of the keys that we know; null is as good as absent."""
     found: dict[str, Any] = {}
+    if not isinstance(file.get("do_sample"), bool | None):
+        _bad_file("do_sample", file["do_sample"], "true or false")
     for key in _FROM_FILE:
         value = file.get(key)
         if value is None:
@@ -132,6 +135,8 @@ def _read_file(file: Mapping[str, Any]) -> dict[str, Any]:
         whole = key in ("top_k", "max_new_tokens")
         if isinstance(value, bool) or not isinstance(value, int | float):
             _bad_file(key, value, "a number")
+        if not math.isfinite(value):
+            _bad_file(key, value, "a finite number")
         if whole and value != int(value):
             _bad_file(key, value, "a whole number")
         if key == "max_new_tokens" and value < 0:
@@ -196,8 +201,8 @@ def _refuse_unread(flags: Flags, strategy: Setting) -> None:
     ]
     if unread:
         raise UsageError(
-            f"strategy greedy does not read {', '.join(unread)}",
-            hint="leave them out, or use --strategy sample",
+            f"strategy greedy ({strategy.source}) does not read {', '.join(unread)}",
+            hint=f"leave {'it' if len(unread) == 1 else 'them'} out, or use --strategy sample",
         )
 
 

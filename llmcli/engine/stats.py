@@ -12,13 +12,14 @@ import torch
 class Stats:
     """Seconds are spent in the generation itself; time in which the caller prints is left out.
 
-    `first_token_seconds` runs from the start of the prefill to the first new token.
+    `first_token_seconds` runs from the start of the prefill to the first new token; it is None
+    where there was none.
     """
 
     prompt_tokens: int = 0
     new_tokens: int = 0
     load_seconds: float = 0.0
-    first_token_seconds: float = 0.0
+    first_token_seconds: float | None = None
     decode_seconds: float = 0.0
     cache_bytes: int = 0
     peak_memory_bytes: int | None = None
@@ -46,5 +47,5 @@ def peak_memory(device: torch.device) -> int | None:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def _rate(count: int, seconds: float) -> float | None:
-    return count / seconds if count > 0 and seconds > 0 else None
+def _rate(count: int, seconds: float | None) -> float | None:
+    return count / seconds if count > 0 and seconds else None

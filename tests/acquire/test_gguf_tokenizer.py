@@ -101,6 +101,16 @@ def test_qwen2_composes_letters_first(tmp_path: Path):
     assert plain_ids(ours, "e\u0301") == plain_ids(ours, "é")
 
 
+@pytest.mark.parametrize(("pre", "count"), [("llama-bpe", 1), ("qwen2", 3)])
+def test_word_that_is_a_token_needs_no_merges_where_the_rule_says_so(
+    tmp_path: Path, pre: str, count: int
+):
+    vocab = byte_vocab()
+    tokens, kinds = [*vocab.tokens, "hello"], [*vocab.kinds, 1]
+    ours = imported(tmp_path, byte_vocab_with(pre=pre, tokens=tokens, kinds=kinds))
+    assert len(plain_ids(ours, "hello")) == count
+
+
 def byte_vocab_with(**changes: Any) -> Vocab:
     vocab = byte_vocab()
     for name, value in changes.items():

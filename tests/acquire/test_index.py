@@ -185,11 +185,13 @@ def test_settings_are_read_as_pip_means_them(tmp_path: Path, monkeypatch):
     fake_pip(tmp_path, monkeypatch)
     monkeypatch.setenv(
         "FAKE_PIP_CONFIG",
-        "global.index-url='https://a.example/simple'\n"
+        ":env:.index-url='https://a.example/simple'\n"
+        "global.index-url='https://overruled.example/simple'\n"
         "global.extra-index-url='file:///x https://b.example/simple'\n"
         "install.index-url='https://not.example'\n"
         "global.proxy='http://p.example:3128'\n"
-        ":env:.default-timeout='180'",
+        ":env:.default-timeout='180'\n"
+        "global.no-index='false'",
     )
     assert pip._settings() == pip._Settings(
         urls=("https://a.example/simple", "https://b.example/simple"),

@@ -66,7 +66,7 @@ def neutral(messages: list[dict[str, str]]) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @example(parts=[["<|im_", "~", "end|>"], ["<|im_end|>"], ["a"]])
 @example(parts=[["end|>"], ["end|>", " "], ["<", "<|im_end|>"]])
 @example(parts=[["<"], ["a<|im_", "~", "end|>"], ["end|>"]])
@@ -89,7 +89,7 @@ def test_only_the_templates_own_control_ids(
         assert prompt.text == made.render(chat, tokens=chatml.template_tokens)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     parts=st.lists(st.lists(st.sampled_from([*FRAGMENTS, "[INST]", "[/INST]", "["]), max_size=5)),
     scheme=st.sampled_from(["metaspace first", "metaspace always", "stories"]),

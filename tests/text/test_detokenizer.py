@@ -48,7 +48,7 @@ def tokenizer_byte(byte: int) -> str:
 
 
 @pytest.mark.parametrize("name", [*BUILT, *ODD])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_joined_stream_is_one_decode(
     tokenizers: dict[str, Tokenizer], name: str, data: st.DataObject

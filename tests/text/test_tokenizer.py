@@ -144,7 +144,7 @@ def test_no_end_of_text_after_a_prompt(tmp_path: Path) -> None:
     assert tokenizer.encode_raw("") == [ids[0]]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(text=st.text(st.sampled_from("a <|>im_end/s▁")) | st.text())
 def test_typed_control_tokens_are_text_in_raw_prompts(
     tokenizers: dict[str, Tokenizer], text: str
@@ -233,3 +233,11 @@ def test_missing_or_damaged_files_are_named(
 def test_half_a_surrogate_pair_is_refused(stories: Tokenizer) -> None:
     with pytest.raises(TokenizerError, match=r"U\+D800 at character 2"):
         stories.encode_raw("ab\ud800")
+
+
+def test_vocab_size_counts_holes(tmp_path: Path) -> None:
+    backend = Backend(models.WordLevel({"a": 0, "b": 7}, unk_token="a"))
+    tokenizer = Tokenizer.load(save(backend, tmp_path))
+    assert tokenizer.vocab_size == 8
+    assert tokenizer.piece(3) is None
+    assert tokenizer.decode([3, 7]) == "b"

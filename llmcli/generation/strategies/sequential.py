@@ -59,15 +59,20 @@ class Greedy(_Sequential):
 
     def __init__(self, params: SamplingParams, top_logprobs: int = 0) -> None:
         chain = make_processors(params, sampling=False)
-        super().__init__(chain, lambda logits: logits.argmax(-1), top_logprobs)
+        super().__init__(chain, _best, top_logprobs)
 
 
 class Sample(_Sequential):
-    """A token drawn from the distribution that the processors leave."""
+    """A token drawn from the distribution that the processors leave; at temperature 0, greedy."""
 
     def __init__(self, params: SamplingParams, top_logprobs: int = 0) -> None:
-        chain = make_processors(params, sampling=True)
-        super().__init__(chain, Sampler(params.seed).draw, top_logprobs)
+        drawing = params.temperature > 0
+        pick = Sampler(params.seed).draw if drawing else _best
+        super().__init__(make_processors(params, sampling=drawing), pick, top_logprobs)
+
+
+def _best(logits: Tensor) -> Tensor:
+    return logits.argmax(-1)
 
 
 def _likeliest(logprobs: Tensor, count: int) -> tuple[tuple[int, float], ...]:

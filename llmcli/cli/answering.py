@@ -1,0 +1,94 @@
+"""One answer from request to exit code: it streams, is reported on, and survives interruption.
+
+Must not know tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from llmcli.cli import interrupts, report, terminal
+from llmcli.cli.running import Request, Run, start
+from llmcli.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Show:
+    """What is printed besides, or instead of, the answer."""
+
+    echo: bool = False
+    json: bool = False
+    raw_output: bool = False
+    verbose: bool = False
+
+    def __post_init__(self) -> None:
+        for name, given in (("--echo", self.echo), ("--raw-output", self.raw_output)):
+            if self.json and given:
+                raise UsageError(
+                    f"--json does not read {name}",
+                    hint=f"leave {name} out: the object holds prompt and text, safely escaped",
+                )
+
+
+def answer(request: Request, read_prompt: Callable[[], str], show: Show) -> int:
+    """0, or 130 where Ctrl-C ended the text early. Raises LlmcliError."""
+    output = terminal.Answer(raw=show.raw_output)
+    run = start(request, read_prompt())
+    if show.verbose:
+        _tell(report.setup_lines(run))
+    code = _stream(run, None if show.json else output, echo=show.echo)
+    if show.json:
+        terminal.print_json(report.as_json(run))
+    elif request.logprobs is not None:
+        _tell(report.logprob_lines(run))
+    if show.verbose:
+        _tell(report.statistics_lines(run))
+    return code
+
+
+def _tell(lines: Iterable[str]) -> None:
+    for line in lines:
+        terminal.note(line)
+
+
+class _Shown:
+    """What of the text has gone out, so that an interruption loses and doubles nothing."""
+
+    def __init__(self, output: terminal.Answer | None) -> None:
+        self._output = output
+        self.length = 0
+
+    def add(self, piece: str) -> None:
+        with interrupts.held():
+            if self._output is not None:
+                self._output.write(piece)
+            self.length += len(piece)
+
+    def end(self) -> None:
+        if self._output is not None:
+            self._output.end()
+
+
+def _stream(run: Run, output: terminal.Answer | None, *, echo: bool) -> int:
+    """Write the text as it comes. Whatever stops it, what was generated is written."""
+    generation, shown = run.generation, _Shown(output)
+    try:
+        if echo and output is not None:
+            output.write(generation.prompt_text)
+        for piece in generation:
+            shown.add(piece)
+    except (terminal.OutputError, terminal.ReaderGoneError):
+        raise
+    except BaseException as error:
+        generation.finish()
+        if generation.text or isinstance(error, KeyboardInterrupt):
+            shown.add(generation.text[shown.length :])
+            shown.end()
+        if not isinstance(error, KeyboardInterrupt):
+            raise
+        return interrupts.INTERRUPTED
+    finally:
+        run.prefill.finish()
+    shown.end()
+    return 0

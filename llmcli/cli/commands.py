@@ -1,0 +1,32 @@
+"""The commands' table. Must not know exit codes."""
+
+from __future__ import annotations
+
+import typer
+
+from llmcli.cli import convert, generate, models, options, pull
+from llmcli.cli.grouped import GroupedCommand
+
+NAME = "llmcli"
+
+app = typer.Typer(
+    name=NAME,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("generate", cls=GroupedCommand)(generate.generate)
+app.command("pull", cls=GroupedCommand)(pull.pull)
+app.command("models", cls=GroupedCommand)(models.models)
+app.command("convert", cls=GroupedCommand)(convert.convert)
+
+
+@app.callback()
+def root(version: options.Version = False) -> None:
+    """Generate text from a terminal, on your own checkpoint and machine."""
+
+
+def command_names() -> list[str]:
+    """In the order of the help."""
+    return [command.name for command in app.registered_commands if command.name]
