@@ -6,74 +6,193 @@ Where the two differ the nested value wins, as in transformers, and a warning sa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from llmcli.checkpoint.config import ConfigReader
 from llmcli.errors import CheckpointError
-from llmcli.spec import LinearScaling, Llama3Scaling, Rope, RopeScaling
+from llmcli.spec import (
+    DynamicScaling,
+    LinearScaling,
+    Llama3Scaling,
+    LongRopeScaling,
+    Rope,
+    RopeScaling,
+    YarnScaling,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What a scaling's rule may need besides its own section."""
+
+    section: ConfigReader
+    dim: int
+    max_positions: int
+    # Some files state the trained length beside the section instead of inside it.
+    original: int | None
 
 
 def read_rope(
-    reader: ConfigReader, *, dim: int, max_positions: int, default_theta: float = 10000.0
+    reader: ConfigReader,
+    *,
+    dim: int,
+    max_positions: int,
+    default_theta: float = 10000.0,
+    default_partial: float = 1.0,
+    interleaved: bool = False,
+    layer_type: str | None = None,
 ) -> Rope:
-    """The one rotary table of a config whose layers all turn alike.
+    """The rotary table of a config, or of one layer type where `rope_parameters` has several.
 
-    `default_theta` is the model type's own, used where neither dialect names one.
+    `dim` is the size of a head, of which a `partial_rotary_factor` (or the older `rotary_pct`)
+    takes a part; `default_theta` and `default_partial` are the model type's own.
     """
     nested = reader.section("rope_parameters")
-    scaling_section = nested or reader.section("rope_scaling")
+    if nested is not None and layer_type is not None and nested.has(layer_type):
+        nested = nested.section(layer_type)
+    section = nested or reader.section("rope_scaling")
     if nested and reader.raw("rope_scaling") not in (None, {}):
         reader.warnings.append(
             f"{reader.origin} has both rope_parameters and rope_scaling; the former is used"
         )
-    top_theta = reader.number("rope_theta", default_theta)
-    theta = scaling_section.number("rope_theta", top_theta) if scaling_section else top_theta
-    if theta != top_theta and reader.has("rope_theta"):
-        reader.warnings.append(
-            f"{reader.origin} sets rope_theta to {top_theta:g} on top and to {theta:g} inside; "
-            f"{theta:g} is used"
-        )
+    theta = _pick(reader, nested, ("rope_theta", "rotary_emb_base"), default_theta)
     if theta <= 0:
         raise CheckpointError(f"{reader.origin} sets rope_theta to {theta:g}, not above 0")
-    scaling = _scaling(scaling_section, max_positions) if scaling_section else None
-    if scaling_section:
-        reader.absorb(scaling_section)
-    return Rope(theta=theta, dim=dim, scaling=scaling)
+    part = _pick(reader, nested, ("partial_rotary_factor", "rotary_pct"), default_partial)
+    if not 0 < part <= 1:
+        raise CheckpointError(
+            f"{reader.origin} turns {part:g} of each head; it must be above 0 and at most 1"
+        )
+    original = reader.raw("original_max_position_embeddings")
+    if section is None:
+        return Rope(theta=theta, dim=int(dim * part), interleaved=interleaved)
+    facts = _Facts(
+        section,
+        int(dim * part),
+        max_positions,
+        None if original is None else reader.integer("original_max_position_embeddings"),
+    )
+    scaling = _scaling(facts)
+    reader.absorb(section)
+    return Rope(theta=theta, dim=facts.dim, interleaved=interleaved, scaling=scaling)
 
 
-def _scaling(section: ConfigReader, max_positions: int) -> RopeScaling:
+def _pick(
+    reader: ConfigReader, nested: ConfigReader | None, keys: tuple[str, str], default: float
+) -> float:
+    """The nested value, else the one on top under its newer or older name."""
+    newer, older = keys
+    top = reader.number(newer, reader.number(older, default))
+    if nested is None:
+        return top
+    value = nested.number(newer, top)
+    if value != top and (reader.has(newer) or reader.has(older)):
+        reader.warnings.append(
+            f"{reader.origin} sets {newer} to {top:g} on top and to {value:g} inside; "
+            f"{value:g} is used"
+        )
+    return value
+
+
+def _scaling(facts: _Facts) -> RopeScaling:
     # `type` is the older spelling; some files hold both.
-    key = "rope_type" if section.has("rope_type") else "type"
-    section.ignore(["type"])
-    return section.choice(key, _KINDS, "default")(section, max_positions)
+    key = "rope_type" if facts.section.has("rope_type") else "type"
+    facts.section.ignore(["type"])
+    return facts.section.choice(key, _KINDS, "default")(facts)
 
 
-def _none(_section: ConfigReader, _max_positions: int) -> RopeScaling:
+def _none(facts: _Facts) -> RopeScaling:
+    # Files of one layer type among several, and old ones, may name lengths that nothing uses.
+    facts.section.ignore(["original_max_position_embeddings", "factor"])
     return None
 
 
-def _linear(section: ConfigReader, _max_positions: int) -> RopeScaling:
-    return LinearScaling(_factor(section))
+def _linear(facts: _Facts) -> RopeScaling:
+    facts.section.ignore(["original_max_position_embeddings"])
+    return LinearScaling(_factor(facts.section))
 
 
-def _llama3(section: ConfigReader, max_positions: int) -> RopeScaling:
+def _dynamic(facts: _Facts) -> RopeScaling:
+    # transformers stretches from max_position_embeddings, whatever the section says.
+    facts.section.ignore(["original_max_position_embeddings"])
+    return DynamicScaling(factor=_factor(facts.section), original_max_positions=facts.max_positions)
+
+
+def _llama3(facts: _Facts) -> RopeScaling:
+    section = facts.section
     low, high = section.number("low_freq_factor"), section.number("high_freq_factor")
     if not 0 < low < high:
         raise CheckpointError(
             f"{section.origin} sets low_freq_factor to {low:g} and high_freq_factor to {high:g}; "
             "the former must be the smaller, and both above 0"
         )
-    original = section.integer("original_max_position_embeddings", max_positions)
-    if original < 1:
-        raise CheckpointError(
-            f"{section.origin} sets original_max_position_embeddings to {original}, below 1"
-        )
     return Llama3Scaling(
         factor=_factor(section),
         low_freq_factor=low,
         high_freq_factor=high,
-        original_max_positions=original,
+        original_max_positions=_original(facts),
     )
+
+
+def _yarn(facts: _Facts) -> RopeScaling:
+    section, original = facts.section, _original(facts)
+    factor = section.number("factor", facts.max_positions / original)
+    if factor < 1:
+        raise CheckpointError(f"{section.origin} sets factor to {factor:g}, below 1")
+    mscale = section.number("mscale", 0.0)
+    all_dim = section.number("mscale_all_dim", 0.0)
+    # arXiv 2309.00071, equation 22; DeepSeek's files weigh it by the ratio of two numbers.
+    default = _mscale(factor, mscale) / _mscale(factor, all_dim) if mscale and all_dim else None
+    return YarnScaling(
+        factor=factor,
+        original_max_positions=original,
+        attention_factor=section.number("attention_factor", default or _mscale(factor, 1.0)),
+        beta_fast=section.number("beta_fast", 32.0) or 32.0,
+        beta_slow=section.number("beta_slow", 1.0) or 1.0,
+        truncate=section.flag("truncate", True),
+    )
+
+
+def _longrope(facts: _Facts) -> RopeScaling:
+    section, original = facts.section, _original(facts)
+    factor = section.number("factor", facts.max_positions / original)
+    # arXiv 2402.13753: the attention's temperature follows the stretch of the context.
+    default = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
+    return LongRopeScaling(
+        short=_divisors(facts, "short_factor"),
+        long=_divisors(facts, "long_factor"),
+        original_max_positions=original,
+        attention_factor=section.number("attention_factor", default),
+    )
+
+
+def _divisors(facts: _Facts, key: str) -> tuple[float, ...]:
+    values: Any = facts.section.raw(key)
+    wanted = facts.dim // 2
+    numbers = isinstance(values, list) and all(
+        isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+        for value in values
+    )
+    if not numbers or len(values) != wanted:
+        found = len(values) if isinstance(values, list) else type(values).__name__
+        raise CheckpointError(
+            f"{facts.section.origin}: {key} must be a list of {wanted} numbers above 0, "
+            f"one a rotary pair; it is {found}",
+            hint="correct the config, or fetch it again",
+        )
+    return tuple(float(value) for value in values)
+
+
+def _original(facts: _Facts) -> int:
+    key = "original_max_position_embeddings"
+    inside = facts.section.integer(key, facts.max_positions)
+    original = inside if facts.section.raw(key) is not None else facts.original or inside
+    if original < 2:
+        raise CheckpointError(f"{facts.section.origin} sets {key} to {original}, below 2")
+    return original
 
 
 def _factor(section: ConfigReader) -> float:
@@ -83,8 +202,16 @@ def _factor(section: ConfigReader) -> float:
     return factor
 
 
-_KINDS: Mapping[str, Callable[[ConfigReader, int], RopeScaling]] = {
+def _mscale(factor: float, weight: float) -> float:
+    return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
+
+
+_KINDS: Mapping[str, Callable[[_Facts], RopeScaling]] = {
     "default": _none,
     "linear": _linear,
+    "dynamic": _dynamic,
     "llama3": _llama3,
+    "yarn": _yarn,
+    "longrope": _longrope,
+    "su": _longrope,
 }

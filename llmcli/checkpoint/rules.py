@@ -1,7 +1,9 @@
 """Rules: how stored tensors become the decoder's parameters, as data on whole module paths.
 
-In a path `{i}` stands for each layer's index and `{p}` for the family's prefix. A rule on a
-module covers its `.weight` and its `.bias`. Must not know torch, files or families.
+In a path `{i}` stands for each layer's index, `{e}` for each expert's and `{p}` for the family's
+prefix. A rule on a module covers its `.weight` and its `.bias`; a path that is itself a
+parameter (`sinks`, `A_log`) is covered as it stands. A rule whose targets the spec does not have
+does nothing. Must not know torch, files or families.
 """
 
 from __future__ import annotations
@@ -34,6 +36,31 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
+class Unstack:
+    """One stored tensor holds all experts along its first axis; each is then cut like a Split.
+
+    `src` and `suffix` name the tensor and which of our parameters it makes, as stored names need
+    not end in `.weight` or `.bias`. Each `to` holds `{e}`.
+    """
+
+    src: str
+    suffix: str
+    to: tuple[str, ...]
+    groups: int
+    sizes: tuple[int, ...]
+    transpose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """`count` stored vectors, `{h}` in `src`, are the rows of one of our parameters."""
+
+    src: str
+    dst: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Tie:
     """`src`, where a file holds it, must repeat the parameter `dst` (a tied head)."""
 
@@ -48,4 +75,4 @@ class Ignore:
     name: str
 
 
-Rule = Rename | Split | Tie | Ignore
+Rule = Rename | Split | Unstack | Stack | Tie | Ignore

@@ -62,22 +62,28 @@ class TensorFiles:
         A tensor that needs no change stays a view of the mapped file: no copy is made.
         """
         for item in plan.assignments:
-            yield item.target, arrange(self.read(item.source), item).to(device, dtype)
+            yield item.target, self.make(item).to(device, dtype)
+
+    def make(self, item: Assignment) -> Tensor:
+        """One parameter in its stored dtype, contiguous."""
+        made = [arrange(self.read(source), item) for source in item.sources]
+        tensor = made[0] if len(made) == 1 else torch.stack(made)
+        assert tuple(tensor.shape) == item.shape, f"{item.target}: {tuple(tensor.shape)}"
+        return tensor
 
     def repeats_equal(self, plan: LoadPlan) -> bool:
         """Whether every stored copy of a tied parameter is equal to it."""
-        return all(
-            torch.equal(self.read(copy), arrange(self.read(item.source), item))
-            for copy, item in plan.repeats
-        )
+        return all(torch.equal(self.read(copy), self.make(item)) for copy, item in plan.repeats)
 
 
 def arrange(tensor: Tensor, item: Assignment) -> Tensor:
     """The part of a stored tensor that the assignment asks for, contiguous."""
-    if item.transpose:
+    piece = item.piece
+    if piece.index is not None:
+        tensor = tensor[piece.index]
+    if piece.transpose:
         tensor = tensor.T.contiguous()
-    if cut := item.cut:
+    if cut := piece.cut:
         grouped = tensor.view(cut.groups, cut.width, *tensor.shape[1:])
         tensor = grouped[:, cut.start : cut.stop].flatten(0, 1)
-    assert tuple(tensor.shape) == item.shape, f"{item.target}: {tensor.shape} is not {item.shape}"
     return tensor.contiguous()

@@ -64,6 +64,7 @@ def load_decoder(
             stored,
             family.rules(spec),
             num_layers=spec.num_layers,
+            num_experts=spec.experts.count if spec.experts else 0,
             prefixes=family.prefixes,
         )
 

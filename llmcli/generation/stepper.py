@@ -21,7 +21,8 @@ PREFILL_CHUNK = 512
 class Stepper:
     """Feeds new ids [B,T] to a decoder and returns the logits [B,V] that follow them.
 
-    `on_progress(done, total)` is called after each piece of a prefill.
+    `planned` is the length that the run may reach; only a rotary scaling that depends on it
+    (dynamic NTK) reads it. `on_progress(done, total)` is called after each piece of a prefill.
     """
 
     def __init__(
@@ -29,12 +30,14 @@ class Stepper:
         decoder: Decoder,
         cache: KVCache | None,
         *,
+        planned: int = 0,
         chunk: int = PREFILL_CHUNK,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self.decoder = decoder
         self.cache = cache
         self.ids = torch.empty(1, 0, dtype=torch.long, device=decoder.device)
+        self._planned = planned
         self._chunk = chunk
         self._on_progress = on_progress
 
@@ -42,13 +45,17 @@ class Stepper:
         """Append `new` and return float32 (or wider) logits [B,V] for the token after it."""
         held = self.ids.expand(new.shape[0], -1) if self.ids.shape[1] == 0 else self.ids
         self.ids = torch.cat((held, new), 1)
+        regime = self.decoder.spec.regime(self.ids.shape[1], self._planned)
+        if self.cache is not None and self.cache.length and self.cache.regime != regime:
+            # The rotary tables change with the length: what they turned before is of no use.
+            self.cache.rewind(self.cache.length)
         pending = self.ids if self.cache is None else self.ids[:, self.cache.length :]
         with torch.inference_mode():
-            logits = self._run(pending)[:, -1]
+            logits = self._run(pending, regime)[:, -1]
             return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
     def rewind(self, count: int) -> None:
-        """Forget the last `count` ids, in the cache as well where they reached it.
+        """Forget the last `count` ids; a cache that cannot take them back is computed anew.
 
         Raises ValueError where there are not so many.
         """
@@ -56,18 +63,18 @@ class Stepper:
         if not 0 <= count <= held:
             raise ValueError(f"cannot rewind {count} of {held} ids")
         self.ids = self.ids[:, : held - count]
-        if self.cache is not None and self.cache.length > self.ids.shape[1]:
-            self.cache.rewind(self.cache.length - self.ids.shape[1])
+        if self.cache is not None and (over := self.cache.length - self.ids.shape[1]) > 0:
+            self.cache.rewind(over if self.cache.can_rewind(over) else self.cache.length)
 
-    def _run(self, pending: Tensor) -> Tensor:
+    def _run(self, pending: Tensor, regime: tuple[int, ...]) -> Tensor:
         total = pending.shape[1]
         if self.cache is None or total <= self._chunk:
-            logits: Tensor = self.decoder(pending, self.cache)
+            logits: Tensor = self.decoder(pending, self.cache, regime=regime)
             self._report(total, total)
             return logits
         for start in range(0, total, self._chunk):
             piece = pending[:, start : start + self._chunk]
-            logits = self.decoder(piece, self.cache)
+            logits = self.decoder(piece, self.cache, regime=regime)
             self._report(start + piece.shape[1], total)
         return logits
 

@@ -9,21 +9,25 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from llmcli.cache import GrowingCache, KVCache
+from llmcli.cache import FullStore, KVCache, RingStore
 
 POISON = 1e4
 
 
 @torch.inference_mode()
-def _growing(cache: KVCache) -> int:
-    assert isinstance(cache, GrowingCache)
+def _spare_slots(cache: KVCache) -> int:
     slots = 0
-    for held in (*cache._keys, *cache._values):
-        if held is not None:
-            held[:, :, cache.length :] = POISON
-            slots += held.shape[2] - cache.length
+    for store in cache.stores:
+        if isinstance(store, FullStore | RingStore):
+            for held in (store.buffer.keys, store.buffer.values):
+                if held is not None:
+                    held[:, :, cache.length :] = POISON
+                    slots += max(0, held.shape[2] - cache.length)
     return slots
 
 
 # One for every kind of cache; each returns how many slots it filled.
-POISONERS: Mapping[str, Callable[[KVCache], int]] = {"growing": _growing}
+POISONERS: Mapping[str, Callable[[KVCache], int]] = {
+    "growing": _spare_slots,
+    "ring": _spare_slots,
+}

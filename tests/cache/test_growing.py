@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from llmcli.cache import GrowingCache, make_cache
+from llmcli.cache import FullStore, KVCache, make_cache
 from llmcli.spec import kv_bytes_per_token
 from tests.tiny import random_decoder, tiny_spec
 
 
-def _add(cache: GrowingCache, new: int) -> None:
+def _growing(step: int = 256) -> KVCache:
+    return KVCache([FullStore(step=step) for _ in range(2)])
+
+
+def _add(cache: KVCache, new: int) -> None:
     for layer in range(2):
         keys = torch.zeros(1, 2, new, 4)
         held, _ = cache.update(layer, keys, keys)
@@ -19,7 +23,7 @@ def _add(cache: GrowingCache, new: int) -> None:
 
 
 def test_empty() -> None:
-    cache = GrowingCache(2)
+    cache = _growing()
     assert (cache.length, cache.capacity, cache.nbytes) == (0, 0, 0)
 
 
@@ -28,7 +32,7 @@ def test_empty() -> None:
     [([1], 256), ([256], 256), ([256, 1], 512), ([257], 512), ([250, 6], 256), ([600, 200], 1024)],
 )
 def test_capacity_grows_in_steps(adds: list[int], capacity: int) -> None:
-    cache = GrowingCache(2)
+    cache = _growing()
     for new in adds:
         _add(cache, new)
     assert cache.length == sum(adds)
@@ -47,7 +51,7 @@ def test_memory_follows_what_was_seen_not_the_maximum_context() -> None:
 
 def test_interrupted_forward_leaves_the_length() -> None:
     """A forward cut by Ctrl-C between two layers counts for nothing; the next one is right."""
-    cache = GrowingCache(2, step=4)
+    cache = _growing(step=4)
     _add(cache, 3)
     keys = torch.ones(1, 2, 5, 4)
     cache.update(0, keys, keys)
@@ -61,4 +65,6 @@ def test_interrupted_forward_leaves_the_length() -> None:
 
 def test_kinds() -> None:
     assert make_cache("none", tiny_spec()) is None
-    assert isinstance(make_cache("growing", tiny_spec()), GrowingCache)
+    cache = make_cache("growing", tiny_spec())
+    assert cache is not None
+    assert all(isinstance(store, FullStore) for store in cache.stores)
