@@ -113,7 +113,7 @@ def make_plan(
             f"the weights do not fit config.json ({problems.line()})",
             hint="config and weights are of different models or versions; fetch both again",
         )
-    _check_dtypes(made.values())
+    _check_dtypes([item.source for item in made.values()] + [copy for copy, _ in repeats])
     order = sorted(made.values(), key=lambda item: (str(item.source.file), item.source.start))
     return LoadPlan(tuple(order), tuple(repeats))
 
@@ -208,11 +208,11 @@ def _needed(rule: Rename | Split, shapes: list[Shape]) -> Shape:
     return (rule.groups * sum(rule.sizes), *shapes[0][1:])
 
 
-def _check_dtypes(assignments: Iterable[Assignment]) -> None:
+def _check_dtypes(tensors: Iterable[StoredTensor]) -> None:
     odd = {
-        f"{printable(item.source.name)} ({item.source.dtype})"
-        for item in assignments
-        if item.source.dtype not in LOADABLE
+        f"{printable(tensor.name)} ({tensor.dtype})"
+        for tensor in tensors
+        if tensor.dtype not in LOADABLE
     }
     if odd:
         raise UnsupportedError(
