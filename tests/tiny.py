@@ -50,7 +50,7 @@ def tiny_spec(**changes: Any) -> DecoderSpec:
 def tiny_tensors(spec: DecoderSpec | None = None, *, seed: int = 0) -> dict[str, Tensor]:
     """Random weights under the names of a llama checkpoint."""
     drawn = random_parameters(spec or tiny_spec(), seed=seed)
-    return {_stored_name(name): tensor for name, tensor in drawn.items()}
+    return {stored_name(name): tensor for name, tensor in drawn.items()}
 
 
 def write_tiny(
@@ -112,7 +112,7 @@ def small_spec(vocab_size: int) -> DecoderSpec:
     )
 
 
-def _stored_name(name: str) -> str:
+def stored_name(name: str) -> str:
     parts = name.split(".")
     if parts[0] == "layers":
         parts = ["model", *(_STORED_AS.get(part, part) for part in parts)]

@@ -14,6 +14,14 @@ from llmcli.checkpoint.escape import printable
 from llmcli.errors import AcquireError
 
 CHUNK = 1 << 20
+_REFUSED = {
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EEXIST,
+}
 _FULL = {errno.ENOSPC, errno.EDQUOT} if hasattr(errno, "EDQUOT") else {errno.ENOSPC}
 
 
@@ -39,13 +47,19 @@ def require_room(folder: Path, needed: int) -> None:
 
 
 @contextmanager
-def full_disk_is_one_line(folder: Path, needed: int) -> Iterator[None]:
-    """Turn "no space left" and "quota exceeded" below into one clear error."""
+def disk_faults(folder: Path, needed: int | None = None) -> Iterator[None]:
+    """Turn a full disk, and a folder that cannot be written, into one clear error."""
     try:
         yield
     except OSError as error:
         if is_full(error):
             raise disk_full(folder, needed) from error
+        if error.errno in _REFUSED:
+            name = printable(str(error.filename or folder))
+            raise AcquireError(
+                f"{name} cannot be written: {error.strerror}",
+                hint="give another folder; LLMCLI_HOME says where pulled checkpoints go",
+            ) from error
         raise
 
 
@@ -58,10 +72,13 @@ def is_full(error: BaseException | None) -> bool:
     return False
 
 
-def disk_full(folder: Path, needed: int) -> DiskFullError:
+def disk_full(folder: Path, needed: int | None) -> DiskFullError:
+    # Half-made folders are hidden ones that come and go: name the folder that holds them.
+    hidden = [part for part in (folder, *folder.parents) if part.name.endswith(".partial")]
+    shown = hidden[-1].parent if hidden else folder
+    wanted = "" if needed is None else f"{needed:,} bytes are needed, "
     return DiskFullError(
-        f"the disk of {printable(str(folder))} is full: {needed:,} bytes are needed, "
-        f"{_free(folder):,} are free",
+        f"the disk of {printable(str(shown))} is full: {wanted}{_free(folder):,} bytes are free",
         hint="free some space, or set LLMCLI_HOME to a folder on another disk",
     )
 

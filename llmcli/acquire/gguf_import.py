@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from llmcli.acquire.disk import full_disk_is_one_line, require_room
+from llmcli.acquire.disk import disk_faults, require_room
 from llmcli.acquire.gguf.architectures import ARCHITECTURES, Architecture, Shaped
 from llmcli.acquire.gguf.plan import Move, plan_moves
 from llmcli.acquire.gguf.reader import GgufFile, read_gguf
@@ -20,6 +20,7 @@ from llmcli.acquire.gguf.vocabulary import Vocabulary, read_vocabulary
 from llmcli.acquire.gguf.write import DType, Outgoing, encoded_bytes, write_safetensors
 from llmcli.acquire.progress import Progress, Silent
 from llmcli.checkpoint.escape import printable, shortlist
+from llmcli.errors import AcquireError
 
 # Written into origin.json, so that a checkpoint made by an older rule can be told apart.
 CONVERTER = "llmcli-gguf 1"
@@ -89,8 +90,9 @@ def _write(
     progress: Progress,
 ) -> None:
     needed = encoded_bytes(tensors, dtype)
+    _refuse_foreign(out_dir, {WEIGHTS, *texts})
     require_room(out_dir, needed)
-    with full_disk_is_one_line(out_dir, needed):
+    with disk_faults(out_dir, needed):
         out_dir.mkdir(parents=True, exist_ok=True)
         # Without its config.json the folder does not count, until it is whole again.
         (out_dir / "config.json").unlink(missing_ok=True)
@@ -101,6 +103,18 @@ def _write(
             progress.finish()
         for name, content in texts.items():
             _write_json(out_dir / name, content)
+
+
+def _refuse_foreign(out_dir: Path, ours: set[str]) -> None:
+    """Refuse a folder that holds anything else: two checkpoints must not mix."""
+    if not out_dir.is_dir():
+        return
+    foreign = sorted(path.name for path in out_dir.iterdir() if path.name not in ours)
+    if foreign:
+        raise AcquireError(
+            f"{printable(str(out_dir))} holds other files: {shortlist(foreign, 3)}",
+            hint="give a new or an empty folder",
+        )
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

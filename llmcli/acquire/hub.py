@@ -14,7 +14,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmcli.acquire.disk import CHUNK, is_full, remove, require_room, sha256_of, share
+from llmcli.acquire.disk import (
+    CHUNK,
+    disk_faults,
+    is_full,
+    remove,
+    require_room,
+    sha256_of,
+    share,
+)
 from llmcli.acquire.hub_errors import explain
 from llmcli.acquire.hub_progress import bar_class
 from llmcli.acquire.origin import Origin
@@ -57,7 +65,8 @@ def fetch_from_hub(repo: str, revision: str, out_dir: Path, *, progress: Progres
         else:
             snapshot = _look_up(repo, revision)
             paths = _download(snapshot, progress)
-    _lay_out(paths, out_dir)
+    with disk_faults(out_dir, sum(path.stat().st_size for path in paths.values())):
+        _lay_out(paths, out_dir)
     return Origin(
         kind="hub",
         id=repo,
@@ -141,7 +150,8 @@ def _download(snapshot: Snapshot, progress: Progress) -> dict[str, Path]:
     require_room(Path(constants.HF_HUB_CACHE), missing)
     progress.start(f"fetching {printable(snapshot.repo)}", missing)
     try:
-        paths = {file.name: _get(snapshot, file, progress) for file in snapshot.files}
+        with disk_faults(Path(constants.HF_HUB_CACHE), missing):
+            paths = {file.name: _get(snapshot, file, progress) for file in snapshot.files}
     finally:
         progress.finish()
     return {

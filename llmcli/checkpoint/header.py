@@ -29,6 +29,13 @@ DTYPE_BITS: Mapping[str, int] = {
 MAX_HEADER_BYTES = 100_000_000
 MAX_TENSORS = 100_000
 
+# No tensor has more dimensions (torch's own limit), and no file so many bytes.
+_MAX_DIMENSIONS = 64
+_MAX_NUMBER = 2**63 - 1
+
+# Whole words: a lone "<" is also the first byte of every 256th sound file's header length.
+_WEB_PAGES = (b"<!doctype", b"<html", b"<?xml", b"<head")
+
 _AGAIN = "fetch the file again; a download that was cut or altered looks like this"
 
 
@@ -90,7 +97,7 @@ def _header_text(file: BinaryIO, path: Path, size: int) -> bytes:
         )
     if size < 8:
         _refuse(path, f"has {size} bytes, too few for a safetensors file", hint=_AGAIN)
-    if first.lstrip()[:1] == b"<":
+    if first.lstrip().lower().startswith(_WEB_PAGES):
         _refuse(path, f"is a web page of {size} bytes, not the weights", hint=_AGAIN)
     length = int.from_bytes(first[:8], "little")
     if length > MAX_HEADER_BYTES:
@@ -163,13 +170,18 @@ def _tensor(name: str, entry: Any, path: Path, data_start: int) -> StoredTensor:
     if bits != (end - begin) * 8:
         _refuse(
             path,
-            f"gives `{shown}` {end - begin} bytes, but {dtype} {shape} needs {(bits + 7) // 8}",
+            f"gives `{shown}` {end - begin} bytes, but {dtype} {printable(repr(shape))} "
+            f"needs {printable(str((bits + 7) // 8))}",
         )
     return StoredTensor(name, dtype, tuple(shape), path, data_start + begin, data_start + end)
 
 
 def _naturals(value: object) -> TypeGuard[list[int]]:
-    return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
+    return (
+        isinstance(value, list)
+        and len(value) <= _MAX_DIMENSIONS
+        and all(type(item) is int and 0 <= item <= _MAX_NUMBER for item in value)
+    )
 
 
 def _refuse(path: Path, problem: str, *, hint: str = "") -> NoReturn:

@@ -6,7 +6,6 @@ Must not know the decoder or families: it follows a LoadPlan and yields (name, t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,16 +15,21 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from llmcli.checkpoint.escape import printable
+from llmcli.checkpoint.expand import Piece
 from llmcli.checkpoint.header import StoredTensor
 from llmcli.checkpoint.plan import Assignment, LoadPlan
 from llmcli.errors import CheckpointError
 
+# Pages of a mapped file count as this process's memory once they are touched. So a mapping is
+# dropped after so many bytes were copied out of it, and views too small to matter are copied.
+_RELEASE_BYTES = 64 << 20
+_SMALL_BYTES = 1 << 20
+
 
 class TensorFiles:
-    """Opens each file once, mapped; reading a tensor allocates nothing."""
+    """Opens files mapped; reading a tensor allocates nothing."""
 
     def __init__(self) -> None:
-        self._stack = ExitStack()
         self._open: dict[Path, Any] = {}
 
     def __enter__(self) -> TensorFiles:
@@ -37,15 +41,13 @@ class TensorFiles:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._open.clear()
-        self._stack.close()
+        self._release()
 
     def read(self, stored: StoredTensor) -> Tensor:
         """A view of the mapped bytes in the stored dtype and shape."""
         try:
             if stored.file not in self._open:
-                mapped = safe_open(stored.file, framework="pt", device="cpu")
-                self._open[stored.file] = self._stack.enter_context(mapped)
+                self._open[stored.file] = safe_open(stored.file, framework="pt", device="cpu")
             tensor: Tensor = self._open[stored.file].get_tensor(stored.name)
         except (OSError, SafetensorError) as error:
             raise CheckpointError(
@@ -59,26 +61,42 @@ class TensorFiles:
     ) -> Iterator[tuple[str, Tensor]]:
         """Each parameter of the plan, on `device` in `dtype`, one at a time.
 
-        A tensor that needs no change stays a view of the mapped file: no copy is made.
+        A large tensor that needs no change stays a view of the mapped file: no copy is made.
         """
+        copied = 0
         for item in plan.assignments:
-            yield item.target, self.make(item).to(device, dtype)
+            made = self.make(item)
+            tensor = made.to(device, dtype)
+            if not _shares_memory(tensor, self.read(item.source)):
+                copied += item.source.nbytes
+            elif item.source.nbytes < _SMALL_BYTES:
+                tensor = tensor.clone()
+            yield item.target, tensor
+            del made, tensor
+            if copied >= _RELEASE_BYTES:
+                self._release()
+                copied = 0
 
     def make(self, item: Assignment) -> Tensor:
-        """One parameter in its stored dtype, contiguous."""
-        made = [arrange(self.read(source), item) for source in item.sources]
-        tensor = made[0] if len(made) == 1 else torch.stack(made)
+        """One parameter in its stored dtype, contiguous; a view of the file where it can be."""
+        parts = [arrange(self.read(source), item.piece) for source in item.sources]
+        tensor = parts[0] if len(parts) == 1 else torch.stack(parts)
         assert tuple(tensor.shape) == item.shape, f"{item.target}: {tuple(tensor.shape)}"
         return tensor
 
     def repeats_equal(self, plan: LoadPlan) -> bool:
         """Whether every stored copy of a tied parameter is equal to it."""
-        return all(torch.equal(self.read(copy), self.make(item)) for copy, item in plan.repeats)
+        equal = all(torch.equal(self.read(copy), self.make(item)) for copy, item in plan.repeats)
+        self._release()
+        return equal
+
+    def _release(self) -> None:
+        """Let go of all mappings; each is unmapped once no tensor is a view of it."""
+        self._open.clear()
 
 
-def arrange(tensor: Tensor, item: Assignment) -> Tensor:
-    """The part of a stored tensor that the assignment asks for, contiguous."""
-    piece = item.piece
+def arrange(tensor: Tensor, piece: Piece) -> Tensor:
+    """The part of a stored tensor that the piece asks for, contiguous."""
     if piece.index is not None:
         tensor = tensor[piece.index]
     if piece.transpose:
@@ -87,3 +105,9 @@ def arrange(tensor: Tensor, item: Assignment) -> Tensor:
         grouped = tensor.view(cut.groups, cut.width, *tensor.shape[1:])
         tensor = grouped[:, cut.start : cut.stop].flatten(0, 1)
     return tensor.contiguous()
+
+
+def _shares_memory(one: Tensor, other: Tensor) -> bool:
+    return one.device == other.device and (
+        one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+    )

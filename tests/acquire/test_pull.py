@@ -132,7 +132,7 @@ def test_full_disk_while_writing_is_one_line_and_leaves_nothing(tmp_path: Path, 
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(gguf_import, "write_safetensors", full)
-    with pytest.raises(DiskFullError, match=r"is full: [\d,]+ bytes are needed, [\d,]+ are free"):
+    with pytest.raises(DiskFullError, match=r"is full: [\d,]+ bytes are needed, .* free"):
         pull_entry(entry(source), target, progress=Recorder())
     assert not target.exists()
     assert left_over(target) == set()
@@ -143,9 +143,17 @@ def test_disk_too_small_is_said_before_anything_is_fetched(tmp_path: Path, monke
     log = fake_pip(tmp_path, monkeypatch)
     usage = namedtuple("usage", "total used free")(10, 10, 7)
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
-    with pytest.raises(DiskFullError, match="7 are free"):
+    with pytest.raises(DiskFullError, match="7 bytes are free"):
         pull_entry(entry(source), target, progress=Recorder())
     assert downloads(log) == 0
+
+
+def test_home_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch):
+    source = build(tmp_path / "wheels")
+    (tmp_path / "home").write_text("a file")
+    with pytest.raises(AcquireError, match=r"home.* cannot be written: ") as caught:
+        pull_entry(entry(source), tmp_path / "home/weights/tiny", progress=Recorder())
+    assert "LLMCLI_HOME" in caught.value.hint
 
 
 def test_force_replaces_and_a_stranger_in_the_way_is_kept(tmp_path: Path, monkeypatch):

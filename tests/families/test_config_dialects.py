@@ -98,7 +98,7 @@ def test_nested_wins_over_a_leftover_rope_scaling_and_says_so() -> None:
     assert any("rope_parameters" in line and "rope_scaling" in line for line in warnings)
 
 
-@pytest.mark.parametrize("kind", ["yarn", "dynamic", "longrope", "su", "", None, 3])
+@pytest.mark.parametrize("kind", ["proportional", "axial", "", None, 3])
 def test_scaling_that_is_not_implemented_is_refused_by_name(kind: object) -> None:
     with pytest.raises(UnsupportedError) as caught:
         _read(rope_scaling={"rope_type": kind or "", "factor": 4.0})
