@@ -8,19 +8,10 @@ from __future__ import annotations
 
 from llmcli.checkpoint.config import ConfigReader
 from llmcli.checkpoint.rules import Ignore, Rename, Rule, Split, Tie
+from llmcli.families.activations import read_activation
 from llmcli.families.family import Family
 from llmcli.families.sizes import read_head_dim, read_num_layers
-from llmcli.spec import Activation, DecoderSpec, LayerSpec, Learned
-
-_ACTIVATIONS: dict[str, Activation] = {
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-    "gelu": "gelu",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
+from llmcli.spec import DecoderSpec, LayerSpec, Learned
 
 
 def read(config: ConfigReader) -> DecoderSpec:
@@ -50,7 +41,7 @@ def read(config: ConfigReader) -> DecoderSpec:
         norm="layer",
         norm_eps=config.number("layer_norm_epsilon", 1e-5),
         mlp="plain",
-        activation=config.choice("activation_function", _ACTIVATIONS, "gelu_new"),
+        activation=read_activation(config, "activation_function", "gelu_new"),
         attn_scale=head_dim**-0.5 if scaled else 1.0,
         tie_embeddings=config.flag("tie_word_embeddings", True),
         positions=Learned(),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from llmcli.checkpoint.config import ConfigReader
 from llmcli.checkpoint.rope_config import read_rope
 from llmcli.checkpoint.rules import Ignore, Rename, Rule, Tie
+from llmcli.families.activations import read_activation
 from llmcli.families.family import Family
 from llmcli.families.sizes import read_head_dim, read_num_layers
 from llmcli.spec import DecoderSpec, LayerSpec
@@ -35,7 +36,7 @@ def read(config: ConfigReader) -> DecoderSpec:
         norm="rms",
         norm_eps=config.number("rms_norm_eps", 1e-6),
         mlp="gated",
-        activation=config.choice("hidden_act", {"silu": "silu"}, "silu"),
+        activation=read_activation(config, "hidden_act", "silu"),
         attn_scale=head_dim**-0.5,
         tie_embeddings=config.flag("tie_word_embeddings", False),
         attn_bias=bias,
