@@ -27,6 +27,11 @@ from llmcli.engine.load import Loaded, load_decoder
 LEAST_STD = 0.3
 # Of the logits' standard deviation, in float32.
 TOLERANCE = 1e-4
+# Rotary keys that the hub's files have on top, some under an older name.
+_ROPE_KEYS = {key: key for key in ("rope_theta", "partial_rotary_factor")}
+_OLDER_KEYS = {
+    "gpt_neox": {"rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"},
+}
 # Ids fed at once, and ids that follow them.
 PROMPT, NEW = 12, 24
 
@@ -38,7 +43,7 @@ class Row:
     `tokens` should lie well beyond any window. `bfloat16` marks the row of a family that is
     compared in bfloat16 too. `norm_around` is what norm weights are drawn around (0 where a
     family multiplies by 1 + w). `validated` False is for a config that transformers computes
-    but refuses to construct.
+    but refuses to construct. `attention` is transformers' implementation; eager is its plainest.
     """
 
     name: str
@@ -47,6 +52,7 @@ class Row:
     bfloat16: bool = False
     norm_around: float = 1.0
     validated: bool = True
+    attention: str = "eager"
 
     def model_type(self) -> str:
         with _validation(on=self.validated):
@@ -102,7 +108,7 @@ def build(row: Row, folder: Path) -> Oracle:
         config = row.config()
         # Generation must end by length alone.
         config.bos_token_id = config.eos_token_id = config.pad_token_id = None
-        model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+        model = AutoModelForCausalLM.from_config(config, attn_implementation=row.attention)
         randomise(model, seed, norm_around=row.norm_around)
         model.save_pretrained(folder)
     model.generation_config.eos_token_id = None
@@ -144,7 +150,9 @@ def write_hub_dialect(folder: Path) -> None:
     path = folder / "config.json"
     config: dict[str, Any] = json.loads(path.read_text())
     if nested := config.pop("rope_parameters", None):
-        config["rope_theta"] = nested.pop("rope_theta")
+        for key, older in _OLDER_KEYS.get(config["model_type"], _ROPE_KEYS).items():
+            if (value := nested.pop(key, None)) is not None:
+                config[older] = value
         plain = nested.get("rope_type", "default") == "default"
         config["rope_scaling"] = None if plain else nested
     if "dtype" in config:

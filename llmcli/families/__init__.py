@@ -12,14 +12,34 @@ from typing import Any
 from llmcli.checkpoint.config import ConfigReader
 from llmcli.checkpoint.escape import printable
 from llmcli.errors import CheckpointError, UnsupportedError
-from llmcli.families import gpt2, llama
+from llmcli.families import (
+    bloom,
+    falcon,
+    gpt2,
+    gpt_neox,
+    llama,
+    mistral,
+    mixtral,
+    opt,
+    qwen2,
+)
 from llmcli.families.family import Family
 from llmcli.spec import DecoderSpec, SpecError
 
 # Where configs say that their weights are quantised; empty or null means that they are not.
 _QUANTISATION = ("quantization_config", "compression_config", "quantization")
 
-FAMILIES: tuple[Family, ...] = (llama.FAMILY, gpt2.FAMILY)
+FAMILIES: tuple[Family, ...] = (
+    bloom.FAMILY,
+    falcon.FAMILY,
+    gpt2.FAMILY,
+    gpt_neox.FAMILY,
+    llama.FAMILY,
+    mistral.FAMILY,
+    mixtral.FAMILY,
+    opt.FAMILY,
+    qwen2.FAMILY,
+)
 
 
 def supported() -> list[str]:

@@ -76,7 +76,11 @@ def _switched_off(field: str) -> Alter:
 _OTHER_ACTIVATION = {"silu": "gelu", "gelu": "gelu_tanh", "gelu_tanh": "gelu", "relu": "silu"}
 
 ALTERATIONS = [
-    Alteration("eps", "norm_eps", lambda spec: replace(spec, norm_eps=1e-6)),
+    Alteration(
+        "eps",
+        "norm_eps",
+        lambda spec: replace(spec, norm_eps=1e-6 if spec.norm_eps > 1e-3 else 0.03),
+    ),
     Alteration(
         "scale", "attn_scale", lambda spec: replace(spec, attn_scale=spec.attn_scale * 2**0.5)
     ),
