@@ -16,12 +16,20 @@ from llmcli.families import (
     bloom,
     falcon,
     gpt2,
+    gpt_bigcode,
+    gpt_neo,
     gpt_neox,
+    gptj,
     llama,
     mistral,
     mixtral,
+    openai_gpt,
     opt,
+    phi3,
     qwen2,
+    qwen3,
+    qwen3_moe,
+    xglm,
 )
 from llmcli.families.family import Family
 from llmcli.spec import DecoderSpec, SpecError
@@ -33,12 +41,20 @@ FAMILIES: tuple[Family, ...] = (
     bloom.FAMILY,
     falcon.FAMILY,
     gpt2.FAMILY,
+    gpt_bigcode.FAMILY,
+    gpt_neo.FAMILY,
     gpt_neox.FAMILY,
+    gptj.FAMILY,
     llama.FAMILY,
     mistral.FAMILY,
     mixtral.FAMILY,
+    openai_gpt.FAMILY,
     opt.FAMILY,
+    phi3.FAMILY,
     qwen2.FAMILY,
+    qwen3.FAMILY,
+    qwen3_moe.FAMILY,
+    xglm.FAMILY,
 )
 
 
