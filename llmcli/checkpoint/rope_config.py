@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from llmcli.checkpoint.config import ConfigReader
-from llmcli.errors import CheckpointError
+from llmcli.errors import CheckpointError, UnsupportedError
 from llmcli.spec import (
     DynamicScaling,
     LinearScaling,
@@ -31,8 +32,9 @@ class _Facts:
     section: ConfigReader
     dim: int
     max_positions: int
-    # Some files state the trained length beside the section instead of inside it.
+    # Some files state the trained length beside the section; some model types have a default.
     original: int | None
+    default_original: int | None
 
 
 def read_rope(
@@ -42,53 +44,72 @@ def read_rope(
     max_positions: int,
     default_theta: float = 10000.0,
     default_partial: float = 1.0,
+    default_original: int | None = None,
+    theta_key: str = "rope_theta",
     interleaved: bool = False,
     layer_type: str | None = None,
+    scaled: bool = True,
+    kinds: Mapping[str, str] = MappingProxyType({}),
 ) -> Rope:
     """The rotary table of a config, or of one layer type where `rope_parameters` has several.
 
     `dim` is the size of a head, of which a `partial_rotary_factor` (or the older `rotary_pct`)
-    takes a part; `default_theta` and `default_partial` are the model type's own.
+    takes a part. The defaults are the model type's own, `theta_key` is where its files keep the
+    base on top, `scaled` whether `rope_scaling` is for these layers, and `kinds` gives the names
+    of scalings that mean another one in its files.
     """
-    nested = reader.section("rope_parameters")
-    if nested is not None and layer_type is not None and nested.has(layer_type):
-        nested = nested.section(layer_type)
-    section = nested or reader.section("rope_scaling")
-    if nested and reader.raw("rope_scaling") not in (None, {}):
+    nested = _nested(reader, layer_type)
+    top = reader.section("rope_scaling")
+    if nested and top and reader.raw("rope_scaling"):
         reader.warnings.append(
             f"{reader.origin} has both rope_parameters and rope_scaling; the former is used"
         )
-    theta = _pick(reader, nested, ("rope_theta", "rotary_emb_base"), default_theta)
+    section = nested or (top if scaled else None)
+    theta = _pick(reader, section, (theta_key, "rotary_emb_base"), default_theta)
     if theta <= 0:
         raise CheckpointError(f"{reader.origin} sets rope_theta to {theta:g}, not above 0")
-    part = _pick(reader, nested, ("partial_rotary_factor", "rotary_pct"), default_partial)
+    part = _pick(reader, section, ("partial_rotary_factor", "rotary_pct"), default_partial)
     if not 0 < part <= 1:
         raise CheckpointError(
             f"{reader.origin} turns {part:g} of each head; it must be above 0 and at most 1"
         )
+    rope = Rope(theta=theta, dim=int(dim * part), interleaved=interleaved)
     original = reader.raw("original_max_position_embeddings")
+    if original is not None:
+        original = reader.integer("original_max_position_embeddings")
     if section is None:
-        return Rope(theta=theta, dim=int(dim * part), interleaved=interleaved)
-    facts = _Facts(
-        section,
-        int(dim * part),
-        max_positions,
-        None if original is None else reader.integer("original_max_position_embeddings"),
-    )
-    scaling = _scaling(facts)
+        return rope
+    scaling = _scaling(_Facts(section, rope.dim, max_positions, original, default_original), kinds)
     reader.absorb(section)
-    return Rope(theta=theta, dim=facts.dim, interleaved=interleaved, scaling=scaling)
+    return replace(rope, scaling=scaling)
+
+
+def _nested(reader: ConfigReader, layer_type: str | None) -> ConfigReader | None:
+    """`rope_parameters`, or what it holds for one type of layer."""
+    nested = reader.section("rope_parameters")
+    if nested is None:
+        return None
+    if layer_type is not None:
+        return nested.section(layer_type)
+    if named := [name for name in ("full_attention", "sliding_attention") if nested.has(name)]:
+        raise UnsupportedError(
+            f"{nested.origin} has settings of their own for {' and '.join(named)}, "
+            "which this model type does not have",
+            hint="running it anyway would give wrong text, so it is refused",
+        )
+    return nested
 
 
 def _pick(
-    reader: ConfigReader, nested: ConfigReader | None, keys: tuple[str, str], default: float
+    reader: ConfigReader, section: ConfigReader | None, keys: tuple[str, str], default: float
 ) -> float:
-    """The nested value, else the one on top under its newer or older name."""
+    """The value inside the section, else the one on top under its newer or older name."""
     newer, older = keys
+    inner = "rope_theta" if older == "rotary_emb_base" else newer
     top = reader.number(newer, reader.number(older, default))
-    if nested is None:
+    if section is None:
         return top
-    value = nested.number(newer, top)
+    value = section.number(inner, top)
     if value != top and (reader.has(newer) or reader.has(older)):
         reader.warnings.append(
             f"{reader.origin} sets {newer} to {top:g} on top and to {value:g} inside; "
@@ -97,11 +118,12 @@ def _pick(
     return value
 
 
-def _scaling(facts: _Facts) -> RopeScaling:
+def _scaling(facts: _Facts, kinds: Mapping[str, str]) -> RopeScaling:
     # `type` is the older spelling; some files hold both.
     key = "rope_type" if facts.section.has("rope_type") else "type"
     facts.section.ignore(["type"])
-    return facts.section.choice(key, _KINDS, "default")(facts)
+    meant = {**_KINDS, **{name: _KINDS[other] for name, other in kinds.items()}}
+    return facts.section.choice(key, meant, "default")(facts)
 
 
 def _none(facts: _Facts) -> RopeScaling:
@@ -187,9 +209,15 @@ def _divisors(facts: _Facts, key: str) -> tuple[float, ...]:
 
 
 def _original(facts: _Facts) -> int:
+    """The trained length: the one on top wins, as in transformers."""
     key = "original_max_position_embeddings"
-    inside = facts.section.integer(key, facts.max_positions)
-    original = inside if facts.section.raw(key) is not None else facts.original or inside
+    inside = facts.section.integer(key, facts.default_original or facts.max_positions)
+    original = inside if facts.original is None else facts.original
+    if facts.section.has(key) and inside != original:
+        facts.section.warnings.append(
+            f"{facts.section.origin} sets {key} to {inside}, but {original} stands on top, "
+            f"which is used"
+        )
     if original < 2:
         raise CheckpointError(f"{facts.section.origin} sets {key} to {original}, below 2")
     return original

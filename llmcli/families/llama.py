@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from llmcli.checkpoint.config import ConfigReader
 from llmcli.checkpoint.rope_config import read_rope
-from llmcli.checkpoint.rules import Ignore, Rename, Rule, Tie
+from llmcli.checkpoint.rules import Rule
+from llmcli.families import hub_names
 from llmcli.families.activations import read_activation
 from llmcli.families.family import Family
 from llmcli.families.sizes import read_head_dim, read_num_layers
@@ -46,24 +47,9 @@ def read(config: ConfigReader) -> DecoderSpec:
 
 
 def rules(spec: DecoderSpec) -> list[Rule]:
-    layer = "{p}layers.{i}"
-    head = Tie("lm_head.weight", "embed_tokens.weight")
-    return [
-        Rename("{p}embed_tokens", "embed_tokens"),
-        Rename(f"{layer}.input_layernorm", "layers.{i}.attn_norm"),
-        *(
-            Rename(f"{layer}.self_attn.{name}", f"layers.{{i}}.attn.{name}")
-            for name in ("q_proj", "k_proj", "v_proj", "o_proj")
-        ),
-        Rename(f"{layer}.post_attention_layernorm", "layers.{i}.mlp_norm"),
-        *(
-            Rename(f"{layer}.mlp.{name}", f"layers.{{i}}.mlp.{name}")
-            for name in ("gate_proj", "up_proj", "down_proj")
-        ),
-        Rename("{p}norm", "norm"),
-        head if spec.tie_embeddings else Rename("lm_head", "lm_head"),
-        Ignore(f"{layer}.self_attn.rotary_emb.inv_freq"),
-    ]
+    return hub_names.decoder(
+        spec, attention=hub_names.attention(), mlp=hub_names.gated_mlp()
+    )
 
 
 FAMILY = Family("llama", ("llama",), ("model.", ""), read, rules)

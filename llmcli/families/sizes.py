@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from llmcli.checkpoint.config import ConfigReader
+from llmcli.checkpoint.escape import printable
 from llmcli.errors import CheckpointError
 
 # Far above any real model; a damaged count must not fill the memory before it is refused.
 _MAX_LAYERS = 10_000
 
 
-def read_head_dim(config: ConfigReader, *, hidden: int, heads: int) -> int:
-    """`head_dim` as the config gives it, else hidden / heads, which must come out whole."""
+def read_head_dim(
+    config: ConfigReader, *, hidden: int, heads: int, absent: int | None = None
+) -> int:
+    """`head_dim` as the config gives it, else the model type's own (`absent`), else
+    hidden / heads, which must come out whole.
+    """
+    if absent is not None and not config.has("head_dim"):
+        return absent
     if config.raw("head_dim") is not None:
         head_dim = config.integer("head_dim")
         if head_dim < 1:
@@ -37,3 +46,23 @@ def read_num_layers(config: ConfigReader, key: str, default: int | None = None) 
             hint="correct the config, or fetch it again",
         )
     return layers
+
+
+def read_kv_heads(config: ConfigReader, heads: int, *, absent: int | None = None) -> int:
+    """`num_key_value_heads`; null means all heads, absent the model type's own count or all."""
+    if absent is not None and not config.has("num_key_value_heads"):
+        return absent
+    return config.integer("num_key_value_heads", heads)
+
+
+def read_layer_numbers(config: ConfigReader, key: str) -> frozenset[int]:
+    """A list of whole numbers, such as indices of layers; absent or null is an empty one."""
+    values: Any = config.raw(key)
+    if values is None:
+        return frozenset()
+    if not isinstance(values, list) or any(type(value) is not int for value in values):
+        raise CheckpointError(
+            f"{config.origin} sets {key} to {printable(repr(values))}, not to whole numbers",
+            hint="correct the config, or fetch it again",
+        )
+    return frozenset(values)

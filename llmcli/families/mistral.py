@@ -1,0 +1,45 @@
+"""Mistral 7B, Nemo, Small and kin: Llama's form with a window in every layer (arXiv 2310.06825)."""
+
+from __future__ import annotations
+
+from llmcli.checkpoint.config import ConfigReader
+from llmcli.checkpoint.rope_config import read_rope
+from llmcli.checkpoint.rules import Rule
+from llmcli.families import hub_names
+from llmcli.families.activations import read_activation
+from llmcli.families.family import Family
+from llmcli.families.sizes import read_head_dim, read_kv_heads, read_num_layers
+from llmcli.families.windows import read_window
+from llmcli.spec import DecoderSpec, LayerSpec
+
+
+def read(config: ConfigReader) -> DecoderSpec:
+    hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
+    head_dim = read_head_dim(config, hidden=hidden, heads=heads)
+    max_positions = config.integer("max_position_embeddings", 131072)
+    rope = read_rope(config, dim=head_dim, max_positions=max_positions)
+    layer = LayerSpec(rope=rope, window=read_window(config, absent=4096))
+    config.ignore(["attention_dropout"])
+    return DecoderSpec(
+        vocab_size=config.integer("vocab_size"),
+        hidden_size=hidden,
+        intermediate_size=config.integer("intermediate_size"),
+        num_heads=heads,
+        num_kv_heads=read_kv_heads(config, heads, absent=8),
+        head_dim=head_dim,
+        max_positions=max_positions,
+        layers=(layer,) * read_num_layers(config, "num_hidden_layers"),
+        norm="rms",
+        norm_eps=config.number("rms_norm_eps", 1e-6),
+        mlp="gated",
+        activation=read_activation(config, "hidden_act", "silu"),
+        attn_scale=head_dim**-0.5,
+        tie_embeddings=config.flag("tie_word_embeddings", False),
+    )
+
+
+def rules(spec: DecoderSpec) -> list[Rule]:
+    return hub_names.decoder(spec, attention=hub_names.attention(), mlp=hub_names.gated_mlp())
+
+
+FAMILY = Family("mistral", ("mistral",), ("model.", ""), read, rules)
