@@ -32,6 +32,8 @@ _ROPE_KEYS = {key: key for key in ("rope_theta", "partial_rotary_factor")}
 _OLDER_KEYS = {
     "gpt_neox": {"rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"},
 }
+# Buffers that checkpoints hold and that compute something.
+_STORED_BUFFERS = ("e_score_correction_bias",)
 # Ids fed at once, and ids that follow them.
 PROMPT, NEW = 12, 24
 
@@ -138,11 +140,16 @@ def randomise(model: nn.Module, seed: int, *, norm_around: float = 1.0) -> None:
                 value = normal(parameter, 0.4)
             elif isinstance(module, nn.Embedding):
                 value = normal(parameter, 1.0)
+            elif name.endswith("_bias"):
+                value = normal(parameter, 0.4)  # one row an expert
             else:
-                # GPT-2's Conv1D keeps [C_in, C_out], everything else [C_out, C_in].
-                fan_in = parameter.shape[0 if kind == "Conv1D" else -1]
+                # GPT-2's Conv1D and gpt-oss' experts keep [C_in, C_out], all others [C_out, C_in].
+                fan_in = parameter.shape[-2 if kind in ("Conv1D", "GptOssExperts") else -1]
                 value = normal(parameter, 1.2 * fan_in**-0.5)
             parameter.data.copy_(value)
+        for name, buffer in module.named_buffers(recurse=False):
+            if name in _STORED_BUFFERS:
+                buffer.copy_(normal(buffer, 0.4))
 
 
 def write_hub_dialect(folder: Path) -> None:
@@ -150,6 +157,9 @@ def write_hub_dialect(folder: Path) -> None:
     path = folder / "config.json"
     config: dict[str, Any] = json.loads(path.read_text())
     if nested := config.pop("rope_parameters", None):
+        if local := nested.get("sliding_attention"):
+            config["rope_local_base_freq"] = local["rope_theta"]
+            nested = nested["full_attention"]
         for key, older in _OLDER_KEYS.get(config["model_type"], _ROPE_KEYS).items():
             if (value := nested.pop(key, None)) is not None:
                 config[older] = value

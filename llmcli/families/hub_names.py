@@ -23,10 +23,10 @@ FOUR_NORMS = {
 }
 
 
-def attention(*, out: str = "o_proj") -> list[Rule]:
-    """Separate projections, and norms of queries and keys."""
+def attention(*, out: str = "o_proj", qk_norms: bool = True) -> list[Rule]:
+    """Separate projections, and (unless they have other names) norms of queries and keys."""
     ours = "layers.{i}.attn"
-    names = ("q_proj", "k_proj", "v_proj", "q_norm", "k_norm")
+    names = ("q_proj", "k_proj", "v_proj", *(("q_norm", "k_norm") if qk_norms else ()))
     return [
         *(Rename(f"{LAYER}.self_attn.{name}", f"{ours}.{name}") for name in names),
         Rename(f"{LAYER}.self_attn.{out}", f"{ours}.o_proj"),
@@ -53,9 +53,19 @@ def experts(module: str, *, gate: str, up: str, down: str) -> list[Rule]:
     return [
         Rename(f"{LAYER}.{module}.gate", "layers.{i}.mlp.router"),
         *(
-            Rename(f"{LAYER}.{module}.experts.{{e}}.{theirs}", f"layers.{{i}}.mlp.experts.{{e}}.{ours}")
+            Rename(
+                f"{LAYER}.{module}.experts.{{e}}.{theirs}", f"layers.{{i}}.mlp.experts.{{e}}.{ours}"
+            )
             for ours, theirs in names.items()
         ),
+    ]
+
+
+def shared_mlp(module: str) -> list[Rule]:
+    """The gated MLP beside the experts that every token goes through."""
+    return [
+        Rename(f"{LAYER}.mlp.{module}.{name}", f"layers.{{i}}.mlp.shared.{name}")
+        for name in ("gate_proj", "up_proj", "down_proj")
     ]
 
 

@@ -47,9 +47,7 @@ def read(config: ConfigReader) -> DecoderSpec:
 
 
 def rules(spec: DecoderSpec) -> list[Rule]:
-    return hub_names.decoder(
-        spec, attention=hub_names.attention(), mlp=hub_names.gated_mlp()
-    )
+    return hub_names.decoder(spec, attention=hub_names.attention(), mlp=hub_names.gated_mlp())
 
 
 FAMILY = Family("llama", ("llama",), ("model.", ""), read, rules)

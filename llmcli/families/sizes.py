@@ -66,3 +66,26 @@ def read_layer_numbers(config: ConfigReader, key: str) -> frozenset[int]:
             hint="correct the config, or fetch it again",
         )
     return frozenset(values)
+
+
+def read_flags(
+    config: ConfigReader, key: str, count: int, *, absent: tuple[int, ...]
+) -> tuple[int, ...]:
+    """A list with a 0 or 1 for each layer."""
+    values: Any = config.raw(key)
+    if values is None:
+        return absent
+    if not isinstance(values, list) or len(values) < count or set(values) - {0, 1}:
+        raise CheckpointError(
+            f"{config.origin} sets {key} to {printable(repr(values))}, "
+            f"not to a 0 or 1 for each of {count} layers",
+            hint="correct the config, or fetch it again",
+        )
+    return tuple(values[:count])
+
+
+def read_softcap(config: ConfigReader, key: str, *, absent: float | None) -> float | None:
+    """A soft cap; null means none, while an absent key means the model type's own."""
+    if not config.has(key):
+        return absent
+    return None if config.raw(key) is None else config.number(key)

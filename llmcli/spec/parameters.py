@@ -56,6 +56,14 @@ def count_parameters(spec: DecoderSpec) -> int:
     return sum(prod(shape) for shape in parameter_shapes(spec).values())
 
 
+def wide_parameters(spec: DecoderSpec) -> frozenset[str]:
+    """Those that stay in float32 whatever the working dtype."""
+    if spec.experts is None or not spec.experts.wide_router:
+        return frozenset()
+    ends = (".mlp.router.weight", ".mlp.router.bias", ".mlp.correction_bias")
+    return frozenset(name for name in parameter_shapes(spec) if name.endswith(ends))
+
+
 def kv_bytes_per_token(spec: DecoderSpec, bytes_per_element: int) -> int:
     """Bytes that one more token adds to a cache that keeps every layer's keys and values.
 
@@ -105,6 +113,8 @@ def _attention(spec: DecoderSpec) -> Named:
         for name, heads in (("attn.q_norm", spec.num_heads), ("attn.k_norm", spec.num_kv_heads)):
             shapes = {"per_head": (dim,), "each_head": (heads, dim), "full": (heads * dim,)}
             yield f"{name}.weight", shapes[spec.qk_norm]
+            if spec.norm == "layer" and spec.norm_bias and spec.qk_norm != "each_head":
+                yield f"{name}.bias", shapes[spec.qk_norm]
     if spec.sinks:
         yield "attn.sinks", (spec.num_heads,)
     yield from _linear("attn.o_proj", (hidden, q_width), bias=spec.attn_out_bias)
@@ -130,19 +140,19 @@ def _gated_delta(spec: DecoderSpec, linear: GatedDelta) -> Named:
     hidden, heads = spec.hidden_size, linear.num_value_heads
     keys, values = linear.num_key_heads * linear.key_dim, heads * linear.value_dim
     for name, rows in (
-        ("q_proj", keys),
-        ("k_proj", keys),
-        ("v_proj", values),
-        ("z_proj", values),
-        ("b_proj", heads),
-        ("a_proj", heads),
+        ("in_q_proj", keys),
+        ("in_k_proj", keys),
+        ("in_v_proj", values),
+        ("in_z_proj", values),
+        ("in_b_proj", heads),
+        ("in_a_proj", heads),
     ):
         yield f"attn.{name}.weight", (rows, hidden)
     yield "attn.conv.weight", (2 * keys + values, 1, linear.conv_kernel)
     yield "attn.dt_bias", (heads,)
     yield "attn.a_log", (heads,)
     yield "attn.norm.weight", (linear.value_dim,)
-    yield "attn.o_proj.weight", (hidden, values)
+    yield "attn.out_proj.weight", (hidden, values)
 
 
 def _experts(spec: DecoderSpec, experts: Experts) -> Named:

@@ -1,4 +1,4 @@
-"""Mistral: a window in every layer, much shorter than the text; null for none; heads of any size."""
+"""Mistral: a window in every layer, much shorter than the text; null for none; wide heads."""
 
 from __future__ import annotations
 

@@ -28,7 +28,9 @@ def _config(**changes: Any) -> Any:
 
 ROWS = [
     Row(name="qwen3-plain", config=_config, bfloat16=True),
-    Row(name="qwen3-wide-heads-tied", config=partial(_config, head_dim=32, tie_word_embeddings=True)),
+    Row(
+        name="qwen3-wide-heads-tied", config=partial(_config, head_dim=32, tie_word_embeddings=True)
+    ),
     Row(name="qwen3-biases", config=partial(_config, attention_bias=True)),
     Row(
         name="qwen3-last-slides",

@@ -1,0 +1,70 @@
+"""Gemma 2 (arXiv 2408.00118).
+
+Norms before and after each part, with weights around 0 to which 1 is added; every other layer
+slides, the first included; soft caps on scores and logits; embeddings times sqrt(hidden size).
+"""
+
+from __future__ import annotations
+
+from llmcli.checkpoint.config import ConfigReader
+from llmcli.checkpoint.rope_config import read_rope
+from llmcli.checkpoint.rules import Rule
+from llmcli.families import hub_names
+from llmcli.families.activations import read_activation
+from llmcli.families.family import Family
+from llmcli.families.sizes import read_head_dim, read_kv_heads, read_num_layers, read_softcap
+from llmcli.families.windows import read_window, read_windows
+from llmcli.spec import DecoderSpec, LayerSpec
+
+
+def read(config: ConfigReader) -> DecoderSpec:
+    hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
+    head_dim = read_head_dim(config, hidden=hidden, heads=heads, absent=256)
+    max_positions = config.integer("max_position_embeddings", 8192)
+    rope = read_rope(config, dim=head_dim, max_positions=max_positions)
+    windows = read_windows(
+        config,
+        layers=read_num_layers(config, "num_hidden_layers"),
+        window=read_window(config, absent=4096),
+        slides=lambda index: index % 2 == 0,
+    )
+    bias = config.flag("attention_bias", False)
+    config.expect("use_bidirectional_attention", None, False)
+    # `hidden_act` is what older files say beside `hidden_activation`, which alone is read.
+    config.ignore(["attention_dropout", "cache_implementation", "hidden_act"])
+    return DecoderSpec(
+        vocab_size=config.integer("vocab_size"),
+        hidden_size=hidden,
+        intermediate_size=config.integer("intermediate_size"),
+        num_heads=heads,
+        num_kv_heads=read_kv_heads(config, heads, absent=4),
+        head_dim=head_dim,
+        max_positions=max_positions,
+        layers=tuple(LayerSpec(rope=rope, window=window) for window in windows),
+        norm="rms",
+        norm_eps=config.number("rms_norm_eps", 1e-6),
+        mlp="gated",
+        activation=read_activation(config, "hidden_activation", "gelu_pytorch_tanh"),
+        attn_scale=config.number("query_pre_attn_scalar", 256) ** -0.5,
+        tie_embeddings=config.flag("tie_word_embeddings", True),
+        norm_offset=1.0,
+        norm_casts_first=False,
+        residual="sandwich",
+        attn_bias=bias,
+        attn_out_bias=bias,
+        attn_softcap=read_softcap(config, "attn_logit_softcapping", absent=50.0),
+        embed_scale=hidden**0.5,
+        logit_softcap=read_softcap(config, "final_logit_softcapping", absent=30.0),
+    )
+
+
+def rules(spec: DecoderSpec) -> list[Rule]:
+    return hub_names.decoder(
+        spec,
+        attention=hub_names.attention(),
+        mlp=hub_names.gated_mlp(),
+        norms=hub_names.FOUR_NORMS,
+    )
+
+
+FAMILY = Family("gemma2", ("gemma2",), ("model.", ""), read, rules)
