@@ -5,7 +5,7 @@ Must not know what a file holds; plan.py compares the pieces with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from llmcli.checkpoint.rules import Ignore, Rename, Rule, Split, Stack, Tie, Unstack
@@ -62,14 +62,18 @@ def pieces(
             yield from _pieces(concrete, expected, num_experts)
 
 
-def ignored(rules: Sequence[Rule], *, prefix: str, num_layers: int) -> set[str]:
-    """Names of stored tensors that compute nothing."""
-    return {
+def ignored(
+    rules: Sequence[Rule], stored: Iterable[str], *, prefix: str, num_layers: int
+) -> set[str]:
+    """Those of the stored names that compute nothing."""
+    names = {
         _fill(rule.name, prefix=prefix, i=layer)
         for rule in rules
         if isinstance(rule, Ignore)
         for layer in _layers(rule.name, num_layers)
     }
+    below = tuple(name.removesuffix("*") for name in names if name.endswith(".*"))
+    return {name for name in stored if name in names or name.startswith(below)}
 
 
 def ties(rules: Sequence[Rule], *, prefix: str) -> list[Tie]:

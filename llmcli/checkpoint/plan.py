@@ -84,7 +84,7 @@ def make_plan(
         for tie in ties(rules, prefix=prefix)
         if tie.src in stored and tie.dst in made
     )
-    used = ignored(rules, prefix=prefix, num_layers=num_layers)
+    used = ignored(rules, stored, prefix=prefix, num_layers=num_layers)
     used |= {tensor.name for item in made.values() for tensor in item.sources}
     used |= {tensor.name for tensor, _ in repeats}
     unexpected = [

@@ -70,7 +70,10 @@ class Tie:
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """A stored tensor (whole name) that computes nothing, such as a buffer of old versions."""
+    """A stored tensor (whole name) that computes nothing, such as a buffer of old versions.
+
+    A name that ends in `.*` covers all that lies below a module.
+    """
 
     name: str
 

@@ -57,16 +57,23 @@ class TensorFiles:
         return tensor
 
     def parameters(
-        self, plan: LoadPlan, *, dtype: torch.dtype, device: torch.device
+        self,
+        plan: LoadPlan,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        wide: frozenset[str] = frozenset(),
     ) -> Iterator[tuple[str, Tensor]]:
         """Each parameter of the plan, on `device` in `dtype`, one at a time.
 
+        Those named in `wide` are in float32 at least.
         A large tensor that needs no change stays a view of the mapped file: no copy is made.
         """
         copied = 0
         for item in plan.assignments:
             made = self.make(item)
-            tensor = made.to(device, dtype)
+            least = torch.float32 if item.target in wide else dtype
+            tensor = made.to(device, torch.promote_types(dtype, least))
             if not _shares_memory(tensor, self.read(item.source)):
                 copied += item.source.nbytes
             elif item.source.nbytes < _SMALL_BYTES:

@@ -15,7 +15,7 @@ from llmcli.checkpoint.tensors import TensorFiles
 from llmcli.engine.device import DtypeName, choose_device, choose_dtype
 from llmcli.families import read_spec
 from llmcli.model import Decoder
-from llmcli.spec import DecoderSpec, parameter_shapes
+from llmcli.spec import DecoderSpec, parameter_shapes, wide_parameters
 
 _STORED = {
     "F32": torch.float32,
@@ -79,7 +79,8 @@ def load_decoder(
             plan = planned(spec)
         where, device_reason = choose_device(device)
         kind, dtype_reason = choose_dtype(dtype, where, _commonest_dtype(plan))
-        parameters = files.parameters(plan, dtype=kind, device=where)
+        wide = wide_parameters(spec)
+        parameters = files.parameters(plan, dtype=kind, device=where, wide=wide)
         decoder = Decoder.filled(spec, _counted(parameters, plan, on_progress))
     return Loaded(decoder.eval(), family.name, device_reason, dtype_reason, tuple(warnings))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from llmcli.model.linear import Linear
+from llmcli.model.linear import Linear, WideLinear
 from llmcli.model.mlp import make_mlp
 from llmcli.spec import DecoderSpec, Experts
 
@@ -17,7 +17,8 @@ class SparseMLP(nn.Module):
         super().__init__()
         hidden = spec.hidden_size
         self.facts = facts
-        self.router = Linear(hidden, facts.count, bias=facts.router_bias)
+        router = WideLinear if facts.wide_router else Linear
+        self.router = router(hidden, facts.count, bias=facts.router_bias)
         self.correction_bias: nn.Parameter | None = None
         if facts.correction_bias:
             self.correction_bias = nn.Parameter(torch.empty(facts.count), requires_grad=False)

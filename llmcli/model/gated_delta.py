@@ -31,17 +31,17 @@ class GatedDeltaMixer(nn.Module):
         self.facts = facts
         self.keys = facts.num_key_heads * facts.key_dim
         self.values = heads * facts.value_dim
-        self.q_proj = Linear(hidden, self.keys, bias=False)
-        self.k_proj = Linear(hidden, self.keys, bias=False)
-        self.v_proj = Linear(hidden, self.values, bias=False)
-        self.z_proj = Linear(hidden, self.values, bias=False)
-        self.b_proj = Linear(hidden, heads, bias=False)
-        self.a_proj = Linear(hidden, heads, bias=False)
+        self.in_q_proj = Linear(hidden, self.keys, bias=False)
+        self.in_k_proj = Linear(hidden, self.keys, bias=False)
+        self.in_v_proj = Linear(hidden, self.values, bias=False)
+        self.in_z_proj = Linear(hidden, self.values, bias=False)
+        self.in_b_proj = Linear(hidden, heads, bias=False)
+        self.in_a_proj = Linear(hidden, heads, bias=False)
         self.conv = _Filter(2 * self.keys + self.values, facts.conv_kernel)
         self.dt_bias = nn.Parameter(torch.empty(heads), requires_grad=False)
         self.a_log = nn.Parameter(torch.empty(heads), requires_grad=False)
         self.norm = RMSNorm(facts.value_dim, spec.norm_eps)
-        self.o_proj = Linear(self.values, hidden, bias=False)
+        self.out_proj = Linear(self.values, hidden, bias=False)
 
     def forward(self, x: Tensor, layer: int, context: Context) -> Tensor:
         store: StateStore | None = None
@@ -49,17 +49,17 @@ class GatedDeltaMixer(nn.Module):
             kept = context.cache.stores[layer]
             assert isinstance(kept, StateStore)
             store = kept
-        mixed = torch.cat((self.q_proj(x), self.k_proj(x), self.v_proj(x)), -1)
+        mixed = torch.cat((self.in_q_proj(x), self.in_k_proj(x), self.in_v_proj(x)), -1)
         filtered = self._filtered(mixed, store)
         q, k, v = torch.split(filtered, [self.keys, self.keys, self.values], -1)
         wide = torch.promote_types(x.dtype, torch.float32)
-        step = F.softplus(self.a_proj(x).to(wide) + self.dt_bias.to(wide))
+        step = F.softplus(self.in_a_proj(x).to(wide) + self.dt_bias.to(wide))
         decay = (-self.a_log.to(wide).exp() * step).exp()  # [B,T,H]
-        learn = self.b_proj(x).sigmoid().to(wide)
+        learn = self.in_b_proj(x).sigmoid().to(wide)
         out = self._recur(q.to(wide), k.to(wide), v.to(wide), decay, learn, store)
-        gate = self.z_proj(x).view(out.shape)
+        gate = self.in_z_proj(x).view(out.shape)
         normed = self.norm(out.to(x.dtype)).to(wide) * F.silu(gate.to(wide))
-        result: Tensor = self.o_proj(normed.to(x.dtype).flatten(2))
+        result: Tensor = self.out_proj(normed.to(x.dtype).flatten(2))
         return result
 
     def _filtered(self, mixed: Tensor, store: StateStore | None) -> Tensor:

@@ -16,3 +16,10 @@ class Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.linear(x, self.weight, self.bias)
+
+
+class WideLinear(Linear):
+    """Multiplies in the dtype of its own weight, which is float32 at least."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.to(self.weight.dtype))

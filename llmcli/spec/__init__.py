@@ -18,7 +18,12 @@ from llmcli.spec.decoder import (
     Sinusoidal,
     SpecError,
 )
-from llmcli.spec.parameters import count_parameters, kv_bytes_per_token, parameter_shapes
+from llmcli.spec.parameters import (
+    count_parameters,
+    kv_bytes_per_token,
+    parameter_shapes,
+    wide_parameters,
+)
 from llmcli.spec.parts import Experts, GatedDelta, Latent
 from llmcli.spec.rope import (
     DynamicScaling,
@@ -57,4 +62,5 @@ __all__ = [
     "count_parameters",
     "kv_bytes_per_token",
     "parameter_shapes",
+    "wide_parameters",
 ]

@@ -145,6 +145,8 @@ class DecoderSpec:
                 raise SpecError(f"a window of {window} keys; it must be at least 1")
         if any(layer.sparse for layer in self.layers) and self.experts is None:
             raise SpecError("sparse layers without experts")
+        if self.latent is not None:
+            _check_latent(self.latent, self.num_heads, self.num_kv_heads, self.head_dim)
 
     @property
     def num_layers(self) -> int:
@@ -168,3 +170,11 @@ class DecoderSpec:
         """Changes exactly when some rotary table does; see Rope.regime."""
         ropes = dict.fromkeys(layer.rope for layer in self.layers)
         return tuple(rope.regime(length, planned) for rope in ropes if rope)
+
+
+def _check_latent(latent: Latent, heads: int, kv_heads: int, head_dim: int) -> None:
+    width = latent.nope_dim + latent.rope_dim
+    if head_dim != width:
+        raise SpecError(f"heads of {head_dim} numbers, but latent attention makes {width}")
+    if kv_heads != heads:
+        raise SpecError(f"{kv_heads} key-value heads, but latent attention has one a head: {heads}")

@@ -17,6 +17,7 @@ class Experts:
     Router scores become weights: over all experts, then of the chosen ones alone, divided by
     their sum where `normalise`, times `scale`. With `groups` > 1 the choice is first narrowed
     to `top_groups` groups. `correction_bias` shifts the choice but not the weights.
+    `wide_router` keeps router and correction in float32, whatever the working dtype.
     `shared_size` is the width of an MLP that sees every token, gated where `shared_gate`.
     """
 
@@ -28,6 +29,7 @@ class Experts:
     scale: float = 1.0
     router_bias: bool = False
     correction_bias: bool = False
+    wide_router: bool = False
     expert_bias: bool = False
     groups: int = 1
     top_groups: int = 1
