@@ -45,6 +45,7 @@ from llmcli.families import (
     xglm,
 )
 from llmcli.families.family import Family
+from llmcli.families.not_decoders import why_not
 from llmcli.spec import DecoderSpec, SpecError
 
 # Where configs say that their weights are quantised; empty or null means that they are not.
@@ -99,6 +100,12 @@ def find_family(config: Mapping[str, Any]) -> Family:
         raise CheckpointError(
             f"config.json names no model_type (it is {printable(repr(kind))})",
             hint=f"supported: {', '.join(supported())}",
+        )
+    if reason := why_not(kind):
+        raise UnsupportedError(
+            f"model_type {printable(kind)} is not supported: it is {reason}",
+            hint=f"llmcli continues a text, which takes a decoder; supported: "
+            f"{', '.join(supported())}",
         )
     near = get_close_matches(kind, supported(), n=1)
     raise UnsupportedError(
