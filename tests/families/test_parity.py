@@ -66,7 +66,7 @@ def test_prefill_then_one_by_one(row: Row, kind: CacheKind, oracle: MakeOracle) 
     theirs = oracle(row)
     expected = theirs.logits
     decoder = theirs.loaded.decoder
-    stepper = Stepper(decoder, make_cache(kind, decoder.spec))
+    stepper = Stepper(decoder, make_cache(kind, decoder.spec), planned=row.tokens)
     got = [stepper.feed(theirs.ids[:, :PROMPT])]
     got += [stepper.feed(new) for new in theirs.ids[:, PROMPT:].split(1, dim=1)]
     assert_close(torch.cat(got), expected[PROMPT - 1 :])
@@ -78,7 +78,8 @@ def test_prefill_then_one_by_one(row: Row, kind: CacheKind, oracle: MakeOracle) 
 def test_prefill_in_chunks(row: Row, kind: CacheKind, chunk: int, oracle: MakeOracle) -> None:
     theirs = oracle(row)
     decoder = theirs.loaded.decoder
-    stepper = Stepper(decoder, make_cache(kind, decoder.spec), chunk=chunk)
+    cache = make_cache(kind, decoder.spec)
+    stepper = Stepper(decoder, cache, planned=row.tokens, chunk=chunk)
     assert_close(stepper.feed(theirs.ids)[0], theirs.logits[-1])
 
 
@@ -88,7 +89,7 @@ def test_greedy_is_generate(row: Row, kind: CacheKind, oracle: MakeOracle) -> No
     theirs = oracle(row)
     prompt = theirs.ids[:, :PROMPT]
     decoder = theirs.loaded.decoder
-    stepper = Stepper(decoder, make_cache(kind, decoder.spec))
+    stepper = Stepper(decoder, make_cache(kind, decoder.spec), planned=PROMPT + NEW)
     stop = StopRule(frozenset(), NEW, decoder.spec.max_positions - PROMPT)
     tokens = list(make_strategy("greedy", SamplingParams()).run(stepper, prompt[0].tolist(), stop))
     assert [token.id for token in tokens] == theirs.greedy

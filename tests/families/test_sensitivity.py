@@ -13,7 +13,14 @@ from llmcli.errors import CheckpointError
 from llmcli.families import read_spec
 from llmcli.model import Decoder
 from llmcli.spec import DecoderSpec, LayerSpec, Learned, Rope, parameter_shapes
-from tests.families.alterations import ALTERATIONS, SIZES, Alteration, interleaved_groups, refit
+from tests.families.alterations import (
+    ALTERATIONS,
+    ROUNDING,
+    SIZES,
+    Alteration,
+    interleaved_groups,
+    refit,
+)
 from tests.families.conftest import MakeOracle
 from tests.families.rows import ROWS
 from tests.oracle import Oracle, Row, assert_close
@@ -23,7 +30,7 @@ rows = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 
 def test_every_fact_has_an_alteration() -> None:
     named = {field.name for kind in (DecoderSpec, LayerSpec, Rope) for field in fields(kind)}
-    assert named == {alteration.field for alteration in ALTERATIONS} | SIZES
+    assert named == {alteration.field for alteration in ALTERATIONS} | SIZES | ROUNDING
 
 
 @pytest.mark.parametrize("alteration", ALTERATIONS, ids=lambda one: one.name)
@@ -54,24 +61,36 @@ def test_any_altered_size_is_refused(row: Row, oracle: MakeOracle) -> None:
     family, spec, _ = read_spec(directory.config)
     wrong = [
         replace(spec, vocab_size=spec.vocab_size - 1),
-        replace(spec, intermediate_size=spec.intermediate_size + 2),
         replace(spec, layers=spec.layers[:1]),
         replace(spec, layers=spec.layers * 2),
-        replace(spec, num_heads=spec.num_heads * 2, num_kv_heads=spec.num_kv_heads * 2),
-        replace(spec, head_dim=spec.head_dim * 2),
     ]
-    if spec.num_kv_heads > 1:
+    if spec.latent is None:
+        more_heads = replace(spec, num_heads=spec.num_heads * 2, num_kv_heads=spec.num_kv_heads * 2)
+        wrong += [more_heads, replace(spec, head_dim=spec.head_dim * 2)]
+    if not all(layer.sparse for layer in spec.layers):
+        wrong.append(replace(spec, intermediate_size=spec.intermediate_size + 2))
+    if spec.experts is not None:
+        experts = spec.experts
+        flipped = (replace(layer, sparse=not layer.sparse) for layer in spec.layers)
+        wrong.append(replace(spec, layers=tuple(flipped)))
+        wrong.append(replace(spec, experts=replace(experts, count=experts.count + 1)))
+        inner = experts.intermediate_size + 2
+        wrong.append(replace(spec, experts=replace(experts, intermediate_size=inner)))
+    if spec.num_kv_heads > 1 and spec.latent is None:
         wrong.append(replace(spec, num_kv_heads=1))
     if isinstance(spec.positions, Learned):
         wrong.append(replace(spec, max_positions=spec.max_positions + 1))
     for altered in wrong:
         # Rules that no config can make contradict their spec: our own bug, asserted.
-        with pytest.raises((CheckpointError, AssertionError), match=r"do not fit|a group"):
+        with pytest.raises(
+            (CheckpointError, AssertionError), match=r"do not fit|a group|no rule makes"
+        ):
             make_plan(
                 parameter_shapes(altered),
                 directory.tensors(),
                 family.rules(altered),
                 num_layers=altered.num_layers,
+                num_experts=altered.experts.count if altered.experts else 0,
                 prefixes=family.prefixes,
             )
 

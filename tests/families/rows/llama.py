@@ -60,5 +60,10 @@ ROWS = [
     ),
     _row("rope-linear", scaling={"rope_type": "linear", "factor": 2.5}),
     _row("rope-llama3", scaling=_LLAMA3, theta=500.0),
+    # Its base is that of the run's whole length: stretched at 48 tokens, and not yet at the
+    # 36 of generate, where transformers would go on with keys of a former base.
+    _row(
+        "rope-dynamic", scaling={"rope_type": "dynamic", "factor": 4.0}, max_position_embeddings=40
+    ),
     _row("theta-500000", theta=500_000.0, num_key_value_heads=2),
 ]

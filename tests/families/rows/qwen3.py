@@ -42,10 +42,10 @@ ROWS = [
             _config,
             rope_parameters={
                 "rope_type": "yarn",
-                "rope_theta": 500.0,
+                "rope_theta": 20.0,
                 "factor": 4.0,
                 "original_max_position_embeddings": 64,
-                "beta_fast": 8.0,
+                "beta_fast": 2.0,
             },
         ),
     ),
