@@ -9,13 +9,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 
 class LayerStore(ABC):
-    """What one layer keeps. `length` is always the cache's count before the new tokens."""
+    """What one layer keeps. `length` is always the cache's count before the new tokens.
+
+    `survives_cut`: whether an `update` that nothing follows leaves the first `length` as they are.
+    """
+
+    survives_cut: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -60,12 +66,15 @@ class KVCache:
     """Keys and values (or states) of the `length` tokens seen so far, for every layer.
 
     `regime` names the rotary tables that the keys were turned with (DecoderSpec.regime).
+    `torn` is true from the start of a forward to its end. One that was cut short (Ctrl-C) has
+    overwritten what a ring or a state held, so all but growing stores must then be cleared.
     """
 
     def __init__(self, stores: Sequence[LayerStore]) -> None:
         self.stores = list(stores)
         self.length = 0
         self.regime: tuple[int, ...] = ()
+        self.torn = False
 
     @property
     def capacity(self) -> int:
@@ -89,16 +98,26 @@ class KVCache:
         """Add [B,K,T,D] at positions `length ...`; see LayerStore.update for the result."""
         return self.stores[layer].update(self.length, keys, values)
 
+    @property
+    def trusted(self) -> bool:
+        """Whether all stores hold what `length` says, though a forward may have been cut short."""
+        return not self.torn or all(store.survives_cut for store in self.stores)
+
+    def begin(self, regime: tuple[int, ...]) -> None:
+        """A forward starts; its keys are turned by the tables of this regime."""
+        self.torn, self.regime = True, regime
+
     def advance(self, new: int) -> None:
         """Count `new` tokens as seen; called by the forward after the last layer."""
         self.length += new
+        self.torn = False
 
     def can_rewind(self, count: int) -> bool:
         """Whether every layer can take back the last `count` tokens without loss."""
         if not 0 <= count <= self.length:
             return False
-        return count == self.length or all(
-            store.can_rewind(self.length, count) for store in self.stores
+        return count == self.length or (
+            self.trusted and all(store.can_rewind(self.length, count) for store in self.stores)
         )
 
     def rewind(self, count: int) -> None:
@@ -109,9 +128,15 @@ class KVCache:
         if not self.can_rewind(count):
             raise ValueError(f"cannot rewind {count} of {self.length} tokens")
         if count and count == self.length:
-            for store in self.stores:
-                store.clear()
-        self.length -= count
+            self.clear()
+        else:
+            self.length -= count
+
+    def clear(self) -> None:
+        """Forget every token, and give the memory back."""
+        for store in self.stores:
+            store.clear()
+        self.length, self.torn = 0, False
 
     def reorder(self, rows: Tensor) -> None:
         """Make row n a copy of the former row `rows[n]`; the number of rows may change."""
@@ -121,5 +146,5 @@ class KVCache:
     def fork(self) -> KVCache:
         """An independent copy with the same content."""
         copy = KVCache([store.fork() for store in self.stores])
-        copy.length, copy.regime = self.length, self.regime
+        copy.length, copy.regime, copy.torn = self.length, self.regime, self.torn
         return copy

@@ -11,6 +11,8 @@ from llmcli.cache.buffer import GROWTH_STEP, Buffer
 class FullStore(LayerStore):
     """Keeps all; with a `window`, hands back only the keys that a new token may see."""
 
+    survives_cut = True
+
     def __init__(self, *, window: int | None = None, step: int = GROWTH_STEP) -> None:
         self.buffer = Buffer(step)
         self._window = window

@@ -14,7 +14,7 @@ class RingStore(LayerStore):
 
     def __init__(self, window: int, *, step: int = GROWTH_STEP) -> None:
         self.buffer = Buffer(step, limit=window)
-        self._window = window
+        self.window = window
 
     @property
     def capacity(self) -> int:
@@ -25,14 +25,14 @@ class RingStore(LayerStore):
         return self.buffer.nbytes
 
     def first_position(self, length: int) -> int:
-        return max(0, length - self._window)
+        return max(0, length - self.window)
 
     def update(self, length: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         new = keys.shape[2]
         if new == 1:
-            self._reserve(length, min(length + 1, self._window), keys, values)
-            self.buffer.put(length % self._window, keys, values)
-            return self.buffer.get(0, min(length + 1, self._window))
+            self._reserve(length, min(length + 1, self.window), keys, values)
+            self.buffer.put(length % self.window, keys, values)
+            return self.buffer.get(0, min(length + 1, self.window))
         # All old keys are handed back before any is overwritten: early queries still see them.
         if length:
             old_keys, old_values = self._ordered(length)
@@ -43,7 +43,7 @@ class RingStore(LayerStore):
 
     def can_rewind(self, length: int, count: int) -> bool:
         # Once the ring has wrapped, the keys that the earlier queries saw are gone.
-        return count == 0 or (0 < count <= length <= self._window)
+        return count == 0 or (0 < count <= length <= self.window)
 
     def clear(self) -> None:
         self.buffer.clear()
@@ -52,25 +52,25 @@ class RingStore(LayerStore):
         self.buffer.reorder(rows)
 
     def fork(self) -> RingStore:
-        copy = RingStore(self._window)
+        copy = RingStore(self.window)
         copy.buffer = self.buffer.fork()
         return copy
 
     def _ordered(self, length: int) -> tuple[Tensor, Tensor]:
         """The keys and values held, by position."""
-        keys, values = self.buffer.get(0, min(length, self._window))
-        turn = length % self._window if length > self._window else 0
+        keys, values = self.buffer.get(0, min(length, self.window))
+        turn = length % self.window if length > self.window else 0
         return (keys.roll(-turn, 2), values.roll(-turn, 2)) if turn else (keys, values)
 
     def _keep(self, length: int, keys: Tensor, values: Tensor) -> None:
         """Store the last `window` of keys and values that end at position `length - 1`."""
-        held = min(length, self._window)
+        held = min(length, self.window)
         keys, values = keys[:, :, -held:], values[:, :, -held:]
-        turn = length % self._window if length > self._window else 0
+        turn = length % self.window if length > self.window else 0
         if turn:
             keys, values = keys.roll(turn, 2), values.roll(turn, 2)
         self._reserve(0, held, keys, values)
         self.buffer.put(0, keys, values)
 
     def _reserve(self, used: int, needed: int, keys: Tensor, values: Tensor) -> None:
-        self.buffer.reserve(min(used, self._window), needed, keys, values)
+        self.buffer.reserve(min(used, self.window), needed, keys, values)

@@ -46,9 +46,9 @@ class Stepper:
         held = self.ids.expand(new.shape[0], -1) if self.ids.shape[1] == 0 else self.ids
         self.ids = torch.cat((held, new), 1)
         regime = self.decoder.spec.regime(self.ids.shape[1], self._planned)
-        if self.cache is not None and self.cache.length and self.cache.regime != regime:
+        if self.cache is not None and not (self.cache.regime == regime and self.cache.trusted):
             # The rotary tables change with the length: what they turned before is of no use.
-            self.cache.rewind(self.cache.length)
+            self.cache.clear()
         pending = self.ids if self.cache is None else self.ids[:, self.cache.length :]
         with torch.inference_mode():
             logits = self._run(pending, regime)[:, -1]

@@ -86,11 +86,12 @@ class Decoder(nn.Module):
         regime = self.spec.regime(stop, stop) if regime is None else regime
         x = self.embed(ids, positions)
         contexts = self._contexts(positions, stop, regime, cache, x.dtype)
+        if cache is not None:
+            cache.begin(regime)
         for index, (block, kind) in enumerate(zip(self.layers, self.spec.layers, strict=True)):
             x = block(x, index, contexts[kind])
         if cache is not None:
             cache.advance(new)
-            cache.regime = regime
         return self.unembed(x[:, -1:] if last_only else x)
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:

@@ -21,9 +21,19 @@ def _spare_slots(cache: KVCache) -> int:
         if isinstance(store, FullStore | RingStore):
             for held in (store.buffer.keys, store.buffer.values):
                 if held is not None:
-                    held[:, :, cache.length :] = POISON
-                    slots += max(0, held.shape[2] - cache.length)
+                    dead = _dead_slots(store, cache.length, held.shape[2])
+                    held[:, :, dead] = POISON
+                    slots += len(dead)
     return slots
+
+
+def _dead_slots(store: FullStore | RingStore, length: int, capacity: int) -> list[int]:
+    """Slots that no later token may see: beyond the tokens, or behind their window."""
+    if isinstance(store, FullStore):
+        return [*range(store.first_position(length)), *range(length, capacity)]
+    window = store.window
+    seen = {position % window for position in range(max(0, length + 1 - window), length)}
+    return [slot for slot in range(capacity) if slot not in seen]
 
 
 # One for every kind of cache; each returns how many slots it filled.
