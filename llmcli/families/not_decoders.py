@@ -1,4 +1,4 @@
-"""Model types that are no causal decoders: encoders and encoder-decoders. Must not know families."""
+"""Model types that are no causal decoders: encoders, encoder-decoders. Must not know families."""
 
 from __future__ import annotations
 

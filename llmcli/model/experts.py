@@ -57,7 +57,7 @@ class SparseMLP(nn.Module):
         weights = scores.gather(-1, chosen)
         if facts.normalise:
             weights = weights / weights.sum(-1, keepdim=True)
-        return (weights * facts.scale).to(flat.dtype), chosen
+        return (weights * facts.scale).to(logits.dtype), chosen
 
     def _open(self, choice: Tensor) -> Tensor:
         """Boolean [B*T,count]: the experts whose group is among the best."""

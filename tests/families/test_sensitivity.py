@@ -5,25 +5,23 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 import pytest
-import torch
 
 from llmcli.checkpoint.directory import ModelDir
 from llmcli.checkpoint.plan import make_plan
 from llmcli.errors import CheckpointError
 from llmcli.families import read_spec
-from llmcli.model import Decoder
 from llmcli.spec import DecoderSpec, LayerSpec, Learned, Rope, parameter_shapes
+from tests.families.agreement import agrees, differs
 from tests.families.alterations import (
     ALTERATIONS,
     ROUNDING,
     SIZES,
     Alteration,
     interleaved_groups,
-    refit,
 )
 from tests.families.conftest import MakeOracle
 from tests.families.rows import ROWS
-from tests.oracle import Oracle, Row, assert_close
+from tests.oracle import Row
 
 rows = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 
@@ -41,7 +39,7 @@ def test_every_alteration_applies_to_some_row(alteration: Alteration, oracle: Ma
 @rows
 def test_any_altered_fact_loses_parity(row: Row, oracle: MakeOracle) -> None:
     theirs = oracle(row)
-    kept = [one.name for one in ALTERATIONS if not _differs(theirs, one)]
+    kept = [one.name for one in ALTERATIONS if not differs(theirs, one)]
     assert not kept, f"altered without any effect: {kept}"
 
 
@@ -51,7 +49,7 @@ def test_wrong_grouping_loses_parity(row: Row, oracle: MakeOracle) -> None:
     spec = theirs.loaded.spec
     if 1 < spec.num_kv_heads < spec.num_heads:
         with interleaved_groups():
-            assert not _agrees(theirs, theirs.loaded.decoder)
+            assert not agrees(theirs, theirs.loaded.decoder)
 
 
 @rows
@@ -93,23 +91,3 @@ def test_any_altered_size_is_refused(row: Row, oracle: MakeOracle) -> None:
                 num_experts=altered.experts.count if altered.experts else 0,
                 prefixes=family.prefixes,
             )
-
-
-def _differs(theirs: Oracle, alteration: Alteration) -> bool:
-    """Whether the alteration, where it applies, is seen by the comparison."""
-    altered = alteration.alter(theirs.loaded.spec)
-    if altered is None:
-        return True
-    parameters = dict(theirs.loaded.decoder.named_parameters())
-    return not _agrees(theirs, Decoder.filled(altered, refit(parameters, altered).items()))
-
-
-def _agrees(theirs: Oracle, decoder: Decoder) -> bool:
-    try:
-        with torch.inference_mode():
-            ours = decoder(theirs.ids, last_only=False)[0]
-        assert_close(ours, theirs.logits)
-    except (AssertionError, RuntimeError):
-        # A RuntimeError is a shape that fits no longer, which is loud enough.
-        return False
-    return True

@@ -23,6 +23,6 @@ def _config(**changes: Any) -> Any:
 
 ROWS = [
     Row(name="bloom-plain", config=_config, bfloat16=True),
-    Row(name="bloom-6-heads", config=partial(_config, hidden_size=96, n_head=6)),
+    Row(name="bloom-12-heads", config=partial(_config, hidden_size=96, n_head=12)),
     Row(name="bloom-untied", config=partial(_config, tie_word_embeddings=False)),
 ]

@@ -35,8 +35,8 @@ ROWS = [
     # The eager path of transformers 5.24 adds ALiBi twice, its default (sdpa) once.
     Row(name="falcon-rw-1b", config=partial(_config, **_RW), attention="sdpa"),
     Row(
-        name="falcon-rw-6-heads",
-        config=partial(_config, **_RW, hidden_size=96, num_attention_heads=6),
+        name="falcon-rw-12-heads",
+        config=partial(_config, **_RW, hidden_size=96, num_attention_heads=12),
         attention="sdpa",
     ),
 ]
