@@ -9,6 +9,7 @@ from typing import Annotated, Literal, TypeVar, get_args
 import typer
 
 from llmcli import __version__
+from llmcli.checkpoint.escape import printable
 from llmcli.cli import terminal
 from llmcli.errors import UsageError
 
@@ -21,6 +22,8 @@ LENGTH = "Where the text ends"
 CHOICE = "How tokens are chosen"
 MACHINE = "Model and machine"
 OUTPUT = "Output"
+
+_HUGE = 2**63
 
 _T = TypeVar("_T")
 
@@ -62,14 +65,21 @@ def _parser(name: str, convert: Callable[[str], _T], wanted: str) -> Callable[[s
             return convert(text)
         except ValueError:
             raise UsageError(
-                f"{name} is {text!r}; it must be {wanted}", hint="leave it out for its default"
+                f"{name} is {printable(repr(text), 60)}; it must be {wanted}",
+                hint="leave it out for its default",
             ) from None
 
     return parse
 
 
 def _whole(name: str) -> Callable[[str], int]:
-    return _parser(name, int, "a whole number")
+    def convert(text: str) -> int:
+        value = int(text)
+        if abs(value) >= _HUGE:
+            raise ValueError
+        return value
+
+    return _parser(name, convert, "a whole number below 2**63")
 
 
 def _number(name: str) -> Callable[[str], float]:

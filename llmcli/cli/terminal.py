@@ -6,6 +6,7 @@ Text goes out as it is, never through markup; on a terminal control codes are ma
 from __future__ import annotations
 
 import codecs
+import contextlib
 import json
 import os
 import select
@@ -134,7 +135,9 @@ def draws() -> bool:
 def restore() -> None:
     """Before a sudden end: give the terminal back its cursor, should a bar have hidden it."""
     if draws():
-        _stderr("\x1b[?25h\n")
+        # Not through sys.stderr, which the interrupted code may have been writing to.
+        with contextlib.suppress(OSError):
+            os.write(sys.stderr.fileno(), b"\x1b[?25h\n")
 
 
 def flush() -> None:

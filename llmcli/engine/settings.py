@@ -5,7 +5,6 @@ Must not know torch, files or terminals: it gets parsed values and returns value
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
@@ -22,6 +21,8 @@ BUILT_IN_MAX_NEW_TOKENS = 256
 # Flags that, given without --strategy, ask for sampling.
 _ASK_FOR_SAMPLING = ("temperature", "top_k", "top_p", "min_p")
 _FROM_FILE = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "max_new_tokens")
+
+_HUGE = 2**63
 
 # Keys of generation_config.json that change the text but are not implemented, and their neutral
 # values. `max_length` is left out: transformers writes its own default of it into many files.
@@ -135,8 +136,9 @@ def _read_file(file: Mapping[str, Any]) -> dict[str, Any]:
         whole = key in ("top_k", "max_new_tokens")
         if isinstance(value, bool) or not isinstance(value, int | float):
             _bad_file(key, value, "a number")
-        if not math.isfinite(value):
-            _bad_file(key, value, "a finite number")
+        # Also keeps integers that no float can hold out of the float arithmetic below.
+        if not -_HUGE < value < _HUGE:
+            _bad_file(key, value, "a number of sensible size")
         if whole and value != int(value):
             _bad_file(key, value, "a whole number")
         if key == "max_new_tokens" and value < 0:
