@@ -48,7 +48,7 @@ class Resolved:
 
 def is_hub_id(text: str) -> bool:
     """Whether `text` has the form owner/name of a hub id."""
-    return bool(_HUB_ID.fullmatch(text)) and ".." not in text
+    return bool(_HUB_ID.fullmatch(text))
 
 
 def pull(

@@ -185,6 +185,12 @@ def test_no_pip_is_a_clear_error(tmp_path: Path, monkeypatch):
     assert "ensurepip" in caught.value.hint
 
 
+def test_default_index_is_the_one_that_pip_names():
+    [url] = pip._settings().urls
+    assert url.startswith("https://")
+    assert url.endswith("/simple")
+
+
 def test_settings_are_read_as_pip_means_them(tmp_path: Path, monkeypatch):
     fake_pip(tmp_path, monkeypatch)
     monkeypatch.setenv(
