@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar, get_args
 
@@ -11,6 +12,7 @@ import typer
 from llmcli import __version__
 from llmcli.checkpoint.escape import printable
 from llmcli.cli import terminal
+from llmcli.cli.prompt_input import utf8_argument
 from llmcli.errors import UsageError
 
 StrategyChoice = Literal["greedy", "sample"]
@@ -86,6 +88,10 @@ def _number(name: str) -> Callable[[str], float]:
     return _parser(name, float, "a number")
 
 
+def _text(name: str) -> Callable[[str], str]:
+    return partial(utf8_argument, name)
+
+
 def one_of(name: str, choices: object) -> Callable[[str], str]:
     """A parser for the values of a Literal."""
     known = get_args(choices)
@@ -103,6 +109,7 @@ PromptText = Annotated[
     typer.Argument(
         show_default=False,
         metavar="PROMPT",
+        parser=_text("the prompt"),
         help="What to answer or to continue; `-` reads standard input. "
         "Piped input is added after it.",
     ),
@@ -122,6 +129,7 @@ System = Annotated[
         metavar="TEXT",
         help="The system message; needs a chat template.",
         panel=PROMPT,
+        parser=_text("--system"),
     ),
 ]
 Bos = Annotated[
@@ -159,6 +167,7 @@ Stop = Annotated[
         metavar="TEXT",
         help="End just before this text; may be given several times.",
         panel=LENGTH,
+        parser=_text("--stop"),
     ),
 ]
 IgnoreEos = Annotated[

@@ -9,7 +9,6 @@ from llmcli.acquire.resolve import Resolved, resolve
 from llmcli.cli import interrupts, terminal
 from llmcli.cli.options import DtypeChoice
 from llmcli.cli.progress import FetchProgress, StepProgress
-from llmcli.cli.prompt_input import check_text
 from llmcli.engine.settings import Flags, check_flags
 from llmcli.errors import UsageError
 
@@ -42,9 +41,6 @@ class Request:
 
     def __post_init__(self) -> None:
         check_flags(self.flags)
-        for name, text in (("--system", self.system), *(("--stop", stop) for stop in self.stop)):
-            if text is not None:
-                check_text(name, text)
         if any(not stop for stop in self.stop):
             raise UsageError(
                 "--stop is empty; it must have at least one character",
