@@ -54,7 +54,7 @@ def test_real_pip_with_nobody_there_costs_little(tmp_path: Path, monkeypatch):
     begun = time.monotonic()
     with pytest.raises(AcquireError, match=r"cannot be reached \(127.0.0.1:\d+"):
         fetch_member(build(tmp_path / "w"), tmp_path / "work", progress=Silent())
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 12
 
 
 def test_progress_moves_while_pip_downloads(tmp_path: Path, monkeypatch):
