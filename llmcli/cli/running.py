@@ -91,7 +91,7 @@ def start(request: Request, text: str) -> Run:
         engine = Engine.load(
             resolved.path,
             LoadOptions(
-                device=request.device or "auto",
+                device="auto" if request.device is None else request.device,
                 dtype=request.dtype or "auto",
                 threads=request.threads,
             ),
