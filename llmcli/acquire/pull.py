@@ -76,7 +76,7 @@ def unknown(name: str) -> AcquireError:
     hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(catalog())}"
     return AcquireError(
         f"{printable(name)!r} is neither a folder, a catalogue name nor a hub id",
-        hint=f"{hint} A hub id looks like owner/name",
+        hint=f"{hint} (a hub id looks like owner/name)",
     )
 
 
