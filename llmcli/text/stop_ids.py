@@ -60,7 +60,8 @@ def find_turn_end(tokenizer: Tokenizer, template: ChatTemplate) -> int | None:
     tools; so these are tried too. A template that refuses them all names no turn end.
     """
     pair = [_message("user", "Say it."), _message("assistant", REPLY)]
-    for tools in (None, []):
+    choices: tuple[list[object] | None, ...] = (None, [])
+    for tools in choices:
         for chat in (pair, [*pair, _message("user", "Again.")]):
             try:
                 text = template.render(
