@@ -165,6 +165,7 @@ class Child:
         stderr: str = "terminal",
         env: Mapping[str, str] | None = None,
         setup: Callable[[], None] | None = None,
+        nonblocking: bool = False,
     ) -> None:
         self.master, self._slave = pty.openpty()
         self._before = termios.tcgetattr(self._slave)
@@ -176,6 +177,8 @@ class Child:
         theirs = []
         for number, kind in enumerate((stdin, stdout, stderr)):
             theirs.append(self._open(number, kind))
+        if nonblocking and theirs[1] is not None:
+            os.set_blocking(theirs[1], False)
         handed = [None if fd is None else _Handed(fd) for fd in theirs]
         self._process = _context.Process(
             target=_child, args=(list(args), handed, dict(env or {}), str(Path.cwd()), setup)
@@ -225,6 +228,13 @@ class Child:
     def interrupt(self) -> None:
         assert self._process.pid is not None
         os.kill(self._process.pid, signal.SIGINT)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.is_alive()
+
+    def wait_until(self, done: Callable[[], bool]) -> None:
+        self._read_until(done)
 
     def wait_for(self, text: bytes, *, in_: str = "seen") -> None:
         """Until it has written `text`."""
