@@ -58,7 +58,7 @@ def convert(
         raise file.fault(
             f"has {len(vocabulary.tokens)} tokens for {shaped.sizes['vocab']} embeddings"
         )
-    texts = tokenizer_files(file, vocabulary)
+    texts = tokenizer_files(file, vocabulary, architecture.sentences)
     texts["generation_config.json"] = _generation_config(vocabulary)
     texts["config.json"] = _with_ids(shaped.config, vocabulary) | {"torch_dtype": dtype}
     _tell_unread(file, architecture, shaped, progress)
