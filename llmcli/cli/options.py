@@ -180,7 +180,8 @@ Strategy = Annotated[
     _value(
         "--strategy",
         metavar="greedy|sample",
-        help="[default: greedy; sample where the checkpoint or an option below asks for it]",
+        help="Take the likeliest token, or draw one [default: greedy, or sample where the "
+        "checkpoint or an option below asks for it].",
         panel=CHOICE,
         parser=one_of("--strategy", StrategyChoice),
     ),
