@@ -12,6 +12,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, Phi3Config
 
+from llmcli.acquire.gguf.architectures import ARCHITECTURES
+from llmcli.acquire.gguf.reader import GgufFile, StoredTensor
 from llmcli.acquire.gguf_import import convert
 from llmcli.errors import CheckpointError
 
@@ -142,6 +144,35 @@ def test_no_window_is_none(tmp_path: Path):
     config = json.loads((tmp_path / "out/config.json").read_text())
     assert config["sliding_window"] is None
     assert config["rope_scaling"] is None
+
+
+@pytest.mark.parametrize(
+    ("layers", "hidden", "kv_heads", "context", "window"),
+    [(32, 3072, 32, 4096, 2047), (40, 5120, 10, 131072, 131072)],
+)
+def test_files_from_before_windows_were_stored(
+    layers: int, hidden: int, kv_heads: int, context: int, window: int
+):
+    """Phi-3-mini-4k and Phi-3-medium-128k, by their published sizes."""
+    metadata = {
+        "context_length": context,
+        "embedding_length": hidden,
+        "feed_forward_length": 8192,
+        "block_count": layers,
+        "attention.head_count": layers,
+        "attention.head_count_kv": kv_heads,
+        "attention.layer_norm_rms_epsilon": 1e-5,
+        "rope.dimension_count": hidden // layers,
+    }
+    embedding = StoredTensor("token_embd.weight", "F32", (32064, hidden), 0, 32064, 4 * hidden)
+    file = GgufFile(
+        Path("m.gguf"),
+        {f"phi3.{key}": value for key, value in metadata.items()},
+        {embedding.name: embedding},
+    )
+    config = ARCHITECTURES["phi3"].config(file).config
+    assert config["sliding_window"] == window
+    assert config["original_max_position_embeddings"] == context
 
 
 @pytest.mark.parametrize(

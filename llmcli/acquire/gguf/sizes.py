@@ -94,6 +94,11 @@ def _rotary(file: GgufFile, keys: Keys, head_dim: int, *, partial: bool) -> int:
             f"{keys.full('rope.dimension_count')} is {rotary}, the head size {head_dim}",
             "only whole rotary heads of one size can be imported",
         )
+    if int(head_dim * (rotary / head_dim)) != rotary:
+        raise file.fault(
+            f"{keys.full('rope.dimension_count')} is {rotary}, the head size {head_dim}",
+            "config.json holds their ratio, which does not give this number back",
+        )
     return rotary
 
 
