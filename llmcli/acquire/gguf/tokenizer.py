@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from llmcli.acquire.gguf.merges import merges_from_scores, stored_merges
+from llmcli.acquire.gguf.merges import implied_merges, stored_merges
 from llmcli.acquire.gguf.pretokenizers import PRE_TOKENIZERS, PreTokenizer
 from llmcli.acquire.gguf.reader import GgufFile
 from llmcli.acquire.gguf.rules import Sentences
-from llmcli.acquire.gguf.vocabulary import TokenKind, Vocabulary
+from llmcli.acquire.gguf.vocabulary import TokenKind, Vocabulary, respelled
 
 _PREFIX = "tokenizer.ggml."
 _SPACE = "▁"
@@ -93,6 +93,8 @@ def _byte_level(file: GgufFile, vocabulary: Vocabulary, _sentences: Sentences) -
 
 
 def _sentencepiece(file: GgufFile, vocabulary: Vocabulary, sentences: Sentences) -> _Parts:
+    if sentences.spaces:
+        vocabulary = respelled(file, vocabulary, _SPACE)
     special = vocabulary.special if sentences.eats_space else []
     eaters = {i for i in special if vocabulary.tokens[i] not in sentences.eats_no_space}
     prefixed = file.flag(_PREFIX + "add_space_prefix")
@@ -101,7 +103,9 @@ def _sentencepiece(file: GgufFile, vocabulary: Vocabulary, sentences: Sentences)
     spell = {"type": "Replace", "pattern": {"String": " "}, "content": _SPACE}
     unspell = {"type": "Replace", "pattern": {"String": _SPACE}, "content": " "}
     strip = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if prefixed else []
-    merges = stored_merges(file, vocabulary) or merges_from_scores(file, vocabulary)
+    merges = stored_merges(file, vocabulary) or implied_merges(
+        file, vocabulary, sentences.merge_order
+    )
     unknown = vocabulary.text(vocabulary.unknown)
     parts = {
         "normalizer": {"type": "Sequence", "normalizers": [*prepend, spell]},
