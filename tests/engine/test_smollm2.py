@@ -1,0 +1,61 @@
+"""The real instruct model, from the package index: published ids, raw and chat, float32.
+
+The goldens come from transformers on the same dequantised weights.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from llmcli.engine.engine import Engine, GenerateOptions, LoadOptions
+from llmcli.engine.generation import Generation
+from llmcli.engine.prompt import PromptRequest
+from llmcli.engine.settings import Flags
+from tests.acquire.smollm2 import pulled_smollm2
+
+GOLDENS = Path(__file__).parents[1] / "goldens" / "smollm2-135m-instruct.json"
+CASES: list[dict[str, Any]] = json.loads(GOLDENS.read_text())["cases"]
+
+cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case["prompt"][:12])
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(os.cpu_count() or 1)
+    yield Engine.load(pulled_smollm2(), LoadOptions(device="cpu", dtype="float32"))
+    torch.set_num_threads(before)
+
+
+def _generate(engine: Engine, case: dict[str, Any], **options: Any) -> Generation:
+    mode = "raw" if case["kind"] == "raw" else "auto"
+    prompt = engine.prompt(PromptRequest(text=case["prompt"], mode=mode))
+    assert list(prompt.ids) == case["prompt_ids"]
+    flags = Flags(max_new_tokens=len(case["new_ids"]))
+    generation = engine.generate(prompt, GenerateOptions(flags=flags, **options))
+    assert "".join(generation) == generation.text
+    return generation
+
+
+@pytest.mark.parametrize("cache", ["growing", "none"])
+@cases
+def test_published_ids_and_text(engine: Engine, case: dict[str, Any], cache: Any) -> None:
+    generation = _generate(engine, case, cache=cache)
+    assert generation.ids == case["new_ids"]
+    assert generation.text == case["text"].removesuffix("<|im_end|>")
+    ended = case["text"].endswith("<|im_end|>")
+    assert generation.finish_reason == ("stop" if ended else "length")
+
+
+@cases
+def test_published_logprobs_of_the_first_step(engine: Engine, case: dict[str, Any]) -> None:
+    top = _generate(engine, case, top_logprobs=5).tokens[0].top
+    assert [id_ for id_, _ in top] == case["top5_ids"]
+    assert [logprob for _, logprob in top] == pytest.approx(case["top5_logprobs"], abs=1e-3)
