@@ -6,13 +6,10 @@ The goldens come from transformers on the same dequantised weights.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from llmcli.engine.engine import Engine, GenerateOptions, LoadOptions
 from llmcli.engine.generation import Generation
@@ -27,11 +24,8 @@ cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case["prompt"][:
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(os.cpu_count() or 1)
-    yield Engine.load(pulled_smollm2(), LoadOptions(device="cpu", dtype="float32"))
-    torch.set_num_threads(before)
+def engine() -> Engine:
+    return Engine.load(pulled_smollm2(), LoadOptions(device="cpu", dtype="float32"))
 
 
 def _generate(engine: Engine, case: dict[str, Any], **options: Any) -> Generation:
