@@ -77,8 +77,8 @@ class Answer:
 
 
 def print_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
-    """One JSON value on stdout; DEL and C1, which JSON would let through, are escaped."""
-    text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
+    """One JSON value in one line on stdout; DEL and C1, which JSON lets through, are escaped."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     safe = "".join(f"\\u{ord(c):04x}" if "\x7f" <= c <= "\x9f" else c for c in text)
     answer = Answer(raw=True)
     answer.write(safe)

@@ -181,7 +181,8 @@ class Child:
             os.set_blocking(theirs[1], False)
         handed = [None if fd is None else _Handed(fd) for fd in theirs]
         self._process = _context.Process(
-            target=_child, args=(list(args), handed, dict(env or {}), str(Path.cwd()), setup)
+            target=_child,
+            args=(list(args), handed, {**os.environ, **(env or {})}, str(Path.cwd()), setup),
         )
         self._theirs = [fd for fd in theirs if fd is not None]
 
@@ -296,6 +297,8 @@ def _child(
 
     os.setsid()
     os.chdir(folder)
+    # The server's own environment is that of the first test.
+    os.environ.clear()
     os.environ.update(env)
     for number, stream in enumerate(streams):
         os.close(number)
