@@ -68,8 +68,10 @@ def one_added(name: str, values: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("kind", ["F32", "Q8_0"])
 def test_logits_equal_transformers_gguf_loader(tmp_path: Path, kind: str):
     # transformers' loader does not read a file's query scale: 256 is its default.
-    model = gemma3(head_dim=256, query_pre_attn_scalar=256)
+    few = {"num_attention_heads": 2, "num_key_value_heads": 1}
+    model = gemma3(head_dim=256, query_pre_attn_scalar=256, **few)
     metadata = METADATA | {"attention.key_length": 256, "attention.value_length": 256}
+    metadata |= {"attention.head_count": 2, "attention.head_count_kv": 1}
     write_model(tmp_path / "m.gguf", model, "gemma3", metadata, change=one_added, kind=kind)
     ours = converted(tmp_path)
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file="m.gguf", dtype=torch.float32)
@@ -152,7 +154,7 @@ def test_published_query_scales(layers: int, hidden: int, heads: int, head_dim: 
     file = GgufFile(
         Path("m.gguf"),
         {f"gemma3.{key}": value for key, value in (METADATA | changed).items()},
-        {embedding.name: embedding},
+        {embedding.name: embedding} | {str(i): embedding for i in range(layers)},
     )
     assert ARCHITECTURES["gemma3"].config(file).config["query_pre_attn_scalar"] == scalar
 
@@ -166,6 +168,7 @@ def test_published_query_scales(layers: int, hidden: int, heads: int, head_dim: 
         ({"rope.scaling.type": "yarn"}, "rotary scaling 'yarn'"),
         ({"rope.dimension_count": 16}, "dimension_count is 16"),
         ({"attention.scale": 0.1}, r"attention\.scale to 0\.1"),
+        ({"block_count": 2**31}, "promises 2,147,483,648 layers"),
         ({"final_logit_softcapping": -1.0}, "below 0"),
         ({"attention.value_length": 16}, "value_length is 16"),
     ],

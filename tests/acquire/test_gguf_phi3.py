@@ -168,7 +168,7 @@ def test_files_from_before_windows_were_stored(
     file = GgufFile(
         Path("m.gguf"),
         {f"phi3.{key}": value for key, value in metadata.items()},
-        {embedding.name: embedding},
+        {embedding.name: embedding} | {str(i): embedding for i in range(layers)},
     )
     config = ARCHITECTURES["phi3"].config(file).config
     assert config["sliding_window"] == window

@@ -59,13 +59,21 @@ def read_sizes(
         vocab=_vocab(file),
         hidden=hidden,
         inner=keys.size("feed_forward_length"),
-        layers=keys.size("block_count"),
+        layers=_layers(file, keys),
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
         rotary=_rotary(file, keys, head_dim, partial=partial),
         context=keys.size("context_length"),
     )
+
+
+def _layers(file: GgufFile, keys: Keys) -> int:
+    # Before anything is made once a layer.
+    layers = keys.size("block_count")
+    if layers > len(file.tensors):
+        raise file.fault(f"promises {layers:,} layers and holds {len(file.tensors)} tensors")
+    return layers
 
 
 def _head_dim(file: GgufFile, keys: Keys, *, hidden: int, heads: int, own: bool) -> int:
