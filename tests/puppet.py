@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -254,11 +255,17 @@ class _Vocabulary:
 
 
 def _byte_level(data: bytes) -> str:
+    return "".join(_letters()[byte] for byte in data)
+
+
+@cache
+def _letters() -> dict[int, str]:
     shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    hidden = [byte for byte in range(256) if byte not in shown]
-    letters = {byte: chr(byte) for byte in shown}
-    letters |= {byte: chr(256 + number) for number, byte in enumerate(hidden)}
-    return "".join(letters[byte] for byte in data)
+    seen = set(shown)
+    hidden = [byte for byte in range(256) if byte not in seen]
+    return {byte: chr(byte) for byte in shown} | {
+        byte: chr(256 + number) for number, byte in enumerate(hidden)
+    }
 
 
 def _successors(
