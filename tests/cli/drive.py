@@ -238,8 +238,11 @@ class Child:
         self._read_until(done)
 
     def wait_for(self, text: bytes, *, in_: str = "seen") -> None:
-        """Until it has written `text`."""
-        self._read_until(lambda: text in getattr(self, in_))
+        """Until it has written `text`; a failure when it ends without."""
+        self._read_until(lambda: text in getattr(self, in_) or not self.alive)
+        while text not in getattr(self, in_) and self._read_once(0.05):
+            pass
+        assert text in getattr(self, in_), f"ended; seen {self.seen!r} {self.out!r} {self.err!r}"
 
     def wait(self) -> int:
         """Its exit code, negative for a signal."""

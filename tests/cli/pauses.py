@@ -86,12 +86,13 @@ def deaf() -> None:
     from llmcli.generation.stepper import Stepper
 
     def feed(*_: Any) -> NoReturn:
-        os.write(2, b"PAUSED")
+        told = b"PAUSED"
         while True:
             try:
+                os.write(2, told)
                 time.sleep(_LONG)
             except KeyboardInterrupt:
-                os.write(2, b"SWALLOWED")
+                told = b"SWALLOWED"
 
     Stepper.feed = feed  # type: ignore[method-assign]
 
