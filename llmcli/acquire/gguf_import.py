@@ -11,10 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from llmcli.acquire.disk import disk_faults, require_room
-from llmcli.acquire.gguf.architectures import ARCHITECTURES, Architecture, Shaped
+from llmcli.acquire.gguf.architectures import ARCHITECTURES
 from llmcli.acquire.gguf.plan import Move, plan_moves
 from llmcli.acquire.gguf.reader import GgufFile, read_gguf
-from llmcli.acquire.gguf.tensors import halves_order, pieces, refuse_unreadable
+from llmcli.acquire.gguf.rules import Architecture, Shaped
+from llmcli.acquire.gguf.tensors import (
+    halves_order,
+    less_one,
+    pieces,
+    refuse_unreadable,
+    transposed,
+)
 from llmcli.acquire.gguf.tokenizer import tokenizer_files
 from llmcli.acquire.gguf.vocabulary import Vocabulary, read_vocabulary
 from llmcli.acquire.gguf.write import DType, Outgoing, encoded_bytes, write_safetensors
@@ -51,7 +58,7 @@ def convert(
         raise file.fault(
             f"has {len(vocabulary.tokens)} tokens for {shaped.sizes['vocab']} embeddings"
         )
-    texts = tokenizer_files(file, vocabulary)
+    texts = tokenizer_files(file, vocabulary, architecture.sentences)
     texts["generation_config.json"] = _generation_config(vocabulary)
     texts["config.json"] = _with_ids(shaped.config, vocabulary) | {"torch_dtype": dtype}
     _tell_unread(file, architecture, shaped, progress)
@@ -72,13 +79,21 @@ def _architecture(file: GgufFile) -> Architecture:
 
 
 def _outgoing(file: GgufFile, moves: list[Move], shaped: Shaped) -> list[Outgoing]:
-    heads = {"query": shaped.sizes["heads"], "key": shaped.sizes["kv_heads"]}
-    tensors = []
-    for move in moves:
-        shape = move.source.shape
-        order = halves_order(heads[move.permuted], shape[0]) if move.permuted else None
-        tensors.append(Outgoing(move.target, shape, partial(pieces, file, move.source, order)))
-    return tensors
+    return [_put_back(file, move, shaped) for move in moves]
+
+
+def _put_back(file: GgufFile, move: Move, shaped: Shaped) -> Outgoing:
+    """The tensor as the checkpoint has it: what the GGUF converter did is undone."""
+    source, shape = move.source, move.source.shape
+    if move.form == "transposed":
+        return Outgoing(move.target, shape[::-1], partial(transposed, file, source))
+    if move.form == "one_added":
+        return Outgoing(move.target, shape, partial(less_one, file, source))
+    if move.form == "same":
+        return Outgoing(move.target, shape, partial(pieces, file, source))
+    heads = shaped.sizes["heads" if move.form == "query" else "kv_heads"]
+    order = halves_order(heads, shape[0])
+    return Outgoing(move.target, shape, partial(pieces, file, source, order))
 
 
 def _write(

@@ -29,10 +29,10 @@ def explain(error: Exception, repo: str, revision: str) -> AcquireError:
     if isinstance(error, errors.HfHubHTTPError):
         status = error.response.status_code if error.response is not None else "no status"
         if status in (401, 403):
-            return AcquireError(f"{name}: access refused (HTTP {status})", hint=_SIGN_IN)
-        return AcquireError(f"{name}: the hub answered HTTP {status}", hint="try again later")
+            return AcquireError(f"access refused (HTTP {status})", hint=_SIGN_IN)
+        return AcquireError(f"the hub answered HTTP {status}", hint="try again later")
     return AcquireError(
-        f"{name}: the connection failed ({_first_line(error)})",
+        f"the connection failed ({_first_line(error)})",
         hint="pull again; what has been fetched is kept",
     )
 
@@ -46,7 +46,7 @@ def _not_here(error: Exception, name: str) -> AcquireError:
             hint="unset HF_HUB_OFFLINE to fetch it",
         )
     cause = error.__cause__ or error
-    return AcquireError(f"{name}: the connection failed ({_first_line(cause)})")
+    return AcquireError(f"the connection failed ({_first_line(cause)})")
 
 
 def _first_line(error: BaseException) -> str:

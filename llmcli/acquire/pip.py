@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import errno
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -24,7 +25,8 @@ from llmcli.acquire.reach import unreachable
 from llmcli.checkpoint.escape import printable
 from llmcli.errors import AcquireError
 
-_DEFAULT_INDEX = "https://pypi.org/simple"
+# Where pip's help names the index that it asks when nobody sets another.
+_DEFAULT_INDEX = re.compile(r"\(default\s+(https?://[^\s)]+)\)")
 # An index that took the connection gets this long until the first byte of the wheel.
 _SILENT_SECONDS = 20.0
 _POLL_SECONDS = 0.1
@@ -87,22 +89,14 @@ def _cwd(folder: Path) -> Path | None:
 
 
 def _settings() -> _Settings:
-    asked = subprocess.run(
-        [*_python(), "-m", "pip", "config", "list", "--disable-pip-version-check"],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
     sections: dict[str, dict[str, list[str]]] = {name: {} for name in _SECTIONS}
-    for line in asked.stdout.splitlines():
+    for line in _ask_pip("config", "list").splitlines():
         key, _, text = line.partition("=")
         section, _, option = key.rpartition(".")
         if section in sections:
             sections[section][option] = _unquote(text).split()
     values = {option: value for name in _SECTIONS for option, value in sections[name].items()}
-    urls = values.get("index-url") or [_DEFAULT_INDEX]
+    urls = values.get("index-url") or _default_index()
     urls = [*urls, *values.get("extra-index-url", []), *values.get("find-links", [])]
     remote = tuple(url for url in urls if url.startswith(("http://", "https://")))
     if values.get("no-index", ["no"])[0].lower() in ("1", "true", "yes", "on"):
@@ -114,6 +108,22 @@ def _settings() -> _Settings:
         proxy=proxy[0] if proxy else None,
         timeout="timeout" in values or "default-timeout" in values,
     )
+
+
+def _default_index() -> list[str]:
+    return _DEFAULT_INDEX.findall(_ask_pip("download", "--help"))[:1]
+
+
+def _ask_pip(*question: str) -> str:
+    asked = subprocess.run(
+        [*_python(), "-m", "pip", *question, "--disable-pip-version-check"],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    return asked.stdout
 
 
 def _unquote(text: str) -> str:

@@ -48,7 +48,7 @@ class Resolved:
 
 def is_hub_id(text: str) -> bool:
     """Whether `text` has the form owner/name of a hub id."""
-    return bool(_HUB_ID.fullmatch(text)) and ".." not in text
+    return bool(_HUB_ID.fullmatch(text))
 
 
 def pull(
@@ -76,7 +76,7 @@ def unknown(name: str) -> AcquireError:
     hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(catalog())}"
     return AcquireError(
         f"{printable(name)!r} is neither a folder, a catalogue name nor a hub id",
-        hint=f"{hint} A hub id looks like owner/name",
+        hint=f"{hint} (a hub id looks like owner/name)",
     )
 
 

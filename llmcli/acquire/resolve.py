@@ -85,7 +85,10 @@ def _expanded(model: str) -> Path:
         path.exists()
     except (OSError, RuntimeError) as error:
         reason = printable(str(getattr(error, "strerror", None) or error))
-        raise AcquireError(f"{printable(model)!r} cannot be looked up: {reason}") from None
+        raise AcquireError(
+            f"{printable(model)!r} cannot be looked up: {reason}",
+            hint="give the folder of a checkpoint",
+        ) from None
     return path
 
 

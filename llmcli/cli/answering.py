@@ -81,6 +81,7 @@ def _stream(run: Run, output: terminal.Answer | None, *, echo: bool) -> int:
     except (terminal.OutputError, terminal.ReaderGoneError):
         raise
     except BaseException as error:
+        interrupts.acknowledge()
         generation.finish()
         if generation.text or isinstance(error, KeyboardInterrupt):
             shown.add(generation.text[shown.length :])

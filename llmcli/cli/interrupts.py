@@ -10,7 +10,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
 
 # What a shell reports for a program that SIGINT ended.
@@ -19,45 +18,63 @@ INTERRUPTED = 128 + signal.SIGINT
 _GRACE_SECONDS = 1.0
 
 
-@dataclass(slots=True)
 class _State:
-    first: float | None = None
-    held: int = 0
-    pending: bool = False
+    """One a process, as signal handlers are."""
+
+    def __init__(self, before_exit: Callable[[], None]) -> None:
+        self.before_exit = before_exit
+        self.pressed: float | None = None
+        self.acknowledged = False
+        self.held = 0
+        self.at_once = False
+
+    def handle(self, _signal: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        again = self.pressed is not None and now - self.pressed > _GRACE_SECONDS
+        if again or self.at_once:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            self.before_exit()
+            os._exit(INTERRUPTED)
+        if self.pressed is None:
+            self.pressed = now
+            if not self.held:
+                raise KeyboardInterrupt
 
 
-_state = _State()
+_state = _State(lambda: None)
 
 
 def install(before_exit: Callable[[], None]) -> None:
-    """Handle Ctrl-C from here on; `before_exit` tidies up when a later press ends the process."""
-    _state.first, _state.held, _state.pending = None, 0, False
-    # A background job's shell has it ignored; that has to stay so.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        return
-
-    def handle(_signal: int, _frame: FrameType | None) -> None:
-        now = time.monotonic()
-        if _state.first is None:
-            _state.first = now
-            if not _state.held:
-                raise KeyboardInterrupt
-            _state.pending = True
-        elif now - _state.first > _GRACE_SECONDS:
-            before_exit()
-            os._exit(INTERRUPTED)
-
-    signal.signal(signal.SIGINT, handle)
+    """Handle Ctrl-C from here on; `before_exit` tidies up when a press ends the process."""
+    global _state
+    _state = _State(before_exit)
+    # Where the shell had it ignored, for a background job, that has to stay so.
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _state.handle)
 
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Within, a first Ctrl-C waits; it is raised at the end. A second one still ends."""
+    """Within, a first press waits. At the end it is raised, even if something swallowed it."""
     _state.held += 1
     try:
         yield
     finally:
         _state.held -= 1
-    if _state.pending and not _state.held:
-        _state.pending = False
+    if _state.pressed is not None and not _state.acknowledged and not _state.held:
         raise KeyboardInterrupt
+
+
+def acknowledge() -> None:
+    """The press has been seen, and is not to be raised again."""
+    _state.acknowledged = True
+
+
+@contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Within, a press ends the process: for imports, where C code may swallow exceptions."""
+    _state.at_once = True
+    try:
+        yield
+    finally:
+        _state.at_once = False

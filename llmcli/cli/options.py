@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar, get_args
 
 import typer
 
 from llmcli import __version__
+from llmcli.checkpoint.escape import printable
 from llmcli.cli import terminal
+from llmcli.cli.prompt_input import utf8_argument
 from llmcli.errors import UsageError
 
 StrategyChoice = Literal["greedy", "sample"]
@@ -21,6 +24,8 @@ LENGTH = "Where the text ends"
 CHOICE = "How tokens are chosen"
 MACHINE = "Model and machine"
 OUTPUT = "Output"
+
+_HUGE = 2**63
 
 _T = TypeVar("_T")
 
@@ -62,18 +67,29 @@ def _parser(name: str, convert: Callable[[str], _T], wanted: str) -> Callable[[s
             return convert(text)
         except ValueError:
             raise UsageError(
-                f"{name} is {text!r}; it must be {wanted}", hint="leave it out for its default"
+                f"{name} is {printable(repr(text), 60)}; it must be {wanted}",
+                hint="leave it out for its default",
             ) from None
 
     return parse
 
 
 def _whole(name: str) -> Callable[[str], int]:
-    return _parser(name, int, "a whole number")
+    def convert(text: str) -> int:
+        value = int(text)
+        if abs(value) >= _HUGE:
+            raise ValueError
+        return value
+
+    return _parser(name, convert, "a whole number below 2**63")
 
 
 def _number(name: str) -> Callable[[str], float]:
     return _parser(name, float, "a number")
+
+
+def _text(name: str) -> Callable[[str], str]:
+    return partial(utf8_argument, name)
 
 
 def one_of(name: str, choices: object) -> Callable[[str], str]:
@@ -93,6 +109,7 @@ PromptText = Annotated[
     typer.Argument(
         show_default=False,
         metavar="PROMPT",
+        parser=_text("the prompt"),
         help="What to answer or to continue; `-` reads standard input. "
         "Piped input is added after it.",
     ),
@@ -112,6 +129,7 @@ System = Annotated[
         metavar="TEXT",
         help="The system message; needs a chat template.",
         panel=PROMPT,
+        parser=_text("--system"),
     ),
 ]
 Bos = Annotated[
@@ -149,6 +167,7 @@ Stop = Annotated[
         metavar="TEXT",
         help="End just before this text; may be given several times.",
         panel=LENGTH,
+        parser=_text("--stop"),
     ),
 ]
 IgnoreEos = Annotated[
@@ -161,7 +180,8 @@ Strategy = Annotated[
     _value(
         "--strategy",
         metavar="greedy|sample",
-        help="[default: greedy; sample where the checkpoint or an option below asks for it]",
+        help="Take the likeliest token, or draw one [default: greedy, or sample where the "
+        "checkpoint or an option below asks for it].",
         panel=CHOICE,
         parser=one_of("--strategy", StrategyChoice),
     ),

@@ -36,8 +36,10 @@ class FetchProgress:
         self._task = self._bar.add_task(visible_line(label), total=total_bytes)
 
     def advance(self, n: int) -> None:
-        if self._bar is not None and self._task is not None:
-            self._bar.advance(self._task, n)
+        # Called from other threads as well, while finish() may be under way.
+        bar, task = self._bar, self._task
+        if bar is not None and task is not None:
+            bar.advance(task, n)
 
     def finish(self) -> None:
         if self._bar is not None:
@@ -46,9 +48,10 @@ class FetchProgress:
 
     def notice(self, line: str) -> None:
         if self._bar is not None:
-            self._bar.console.print(visible_line(line), markup=False, soft_wrap=True)
-        else:
-            terminal.note(line)
+            self._bar.stop()
+        terminal.note(line)
+        if self._bar is not None:
+            self._bar.start()
 
     def __enter__(self) -> FetchProgress:
         return self

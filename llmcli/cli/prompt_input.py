@@ -29,7 +29,6 @@ def read_prompt(argument: str | None, file: Path | None) -> str:
         raise UsageError("standard input was asked for twice", hint="give `-` once")
     parts = []
     if argument is not None and not dashes[0]:
-        check_text("the prompt", argument)
         parts.append(argument)
     if file is not None and not dashes[1]:
         parts.append(_read_file(file))
@@ -45,15 +44,18 @@ def read_prompt(argument: str | None, file: Path | None) -> str:
     return "\n".join(parts)
 
 
-def check_text(what: str, text: str) -> None:
-    """Refuse an argument whose bytes were not UTF-8, which Python hands on as half surrogates."""
+def utf8_argument(what: str, text: str) -> str:
+    """An argument as UTF-8, also where the locale is not; refused where its bytes are not UTF-8.
+
+    Python hands bytes on that the locale cannot decode as halves of surrogate pairs.
+    """
     try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        byte = ord(text[error.start]) & 0xFF
+        return os.fsencode(text).decode("utf-8") if not text.isascii() else text
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
         raise UsageError(
-            f"{what} is not UTF-8: byte 0x{byte:02x} at character {error.start}",
-            hint="set a UTF-8 locale, or put the text into a UTF-8 file",
+            f"{what} is not UTF-8: byte 0x{byte:02x} at offset {error.start}",
+            hint="put the text into a UTF-8 file and give --file",
         ) from None
 
 

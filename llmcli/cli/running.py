@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from llmcli.acquire.resolve import Resolved, resolve
-from llmcli.cli import terminal
+from llmcli.cli import interrupts, terminal
 from llmcli.cli.options import DtypeChoice
 from llmcli.cli.progress import FetchProgress, StepProgress
-from llmcli.cli.prompt_input import check_text
 from llmcli.engine.settings import Flags, check_flags
 from llmcli.errors import UsageError
 
 if TYPE_CHECKING:
     from llmcli.engine.engine import Engine
     from llmcli.engine.generation import Generation
+
+# Far above this the process would die without a word when it starts the threads.
+_MOST_THREADS = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +41,6 @@ class Request:
 
     def __post_init__(self) -> None:
         check_flags(self.flags)
-        for name, text in (("--system", self.system), *(("--stop", stop) for stop in self.stop)):
-            if text is not None:
-                check_text(name, text)
         if any(not stop for stop in self.stop):
             raise UsageError(
                 "--stop is empty; it must have at least one character",
@@ -52,9 +51,9 @@ class Request:
                 f"--logprobs is {self.logprobs}; it must be at least 0",
                 hint="0 reports the chosen token alone",
             )
-        if self.threads is not None and self.threads < 1:
+        if self.threads is not None and not 1 <= self.threads <= _MOST_THREADS:
             raise UsageError(
-                f"--threads is {self.threads}; it must be at least 1",
+                f"--threads is {self.threads}; it must lie between 1 and {_MOST_THREADS}",
                 hint="leave it out for one thread a physical core",
             )
 
@@ -83,15 +82,16 @@ def start(request: Request, text: str) -> Run:
     """Everything up to the first token. Cheap checks come before the weights are read."""
     resolved = find_model(request.model)
     # torch is imported from here on
-    from llmcli.engine.engine import Engine, GenerateOptions, LoadOptions
-    from llmcli.engine.prompt import PromptRequest
+    with interrupts.ending_at_once():
+        from llmcli.engine.engine import Engine, GenerateOptions, LoadOptions
+        from llmcli.engine.prompt import PromptRequest
 
     loading = StepProgress("loading the weights")
     try:
         engine = Engine.load(
             resolved.path,
             LoadOptions(
-                device=request.device or "auto",
+                device="auto" if request.device is None else request.device,
                 dtype=request.dtype or "auto",
                 threads=request.threads,
             ),

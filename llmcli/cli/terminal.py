@@ -6,6 +6,7 @@ Text goes out as it is, never through markup; on a terminal control codes are ma
 from __future__ import annotations
 
 import codecs
+import contextlib
 import json
 import os
 import select
@@ -76,8 +77,8 @@ class Answer:
 
 
 def print_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
-    """One JSON value on stdout; DEL and C1, which JSON would let through, are escaped."""
-    text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
+    """One JSON value in one line on stdout; DEL and C1, which JSON lets through, are escaped."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     safe = "".join(f"\\u{ord(c):04x}" if "\x7f" <= c <= "\x9f" else c for c in text)
     answer = Answer(raw=True)
     answer.write(safe)
@@ -134,7 +135,9 @@ def draws() -> bool:
 def restore() -> None:
     """Before a sudden end: give the terminal back its cursor, should a bar have hidden it."""
     if draws():
-        _stderr("\x1b[?25h\n")
+        # Not through sys.stderr, which the interrupted code may have been writing to.
+        with contextlib.suppress(OSError):
+            os.write(sys.stderr.fileno(), b"\x1b[?25h\n")
 
 
 def flush() -> None:

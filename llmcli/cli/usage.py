@@ -49,7 +49,7 @@ def _kind(error: typer.TyperException) -> str:
 
 
 def _option_hint(name: str, facts: dict[str, Any], see: str) -> str:
-    close = sorted(facts.get("possibilities") or ())
+    close = list(facts.get("possibilities") or ())[:2]
     if close:
         return f"did you mean {' or '.join(close)}? {see}"
     if any(char.isspace() for char in name):

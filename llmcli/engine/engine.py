@@ -18,7 +18,7 @@ from llmcli.engine.generation import Generation
 from llmcli.engine.load import Loaded, OnProgress, load_decoder
 from llmcli.engine.prompt import Prompt, PromptRequest, build_prompt
 from llmcli.engine.settings import Flags, resolve_settings
-from llmcli.errors import CheckpointError, GenerationError, UsageError
+from llmcli.errors import CheckpointError, GenerationError, TemplateError, UsageError
 from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
 from llmcli.generation.strategies import make_strategy
@@ -52,14 +52,15 @@ class GenerateOptions:
 class Engine:
     """One loaded checkpoint: decoder, tokenizer, template, defaults, stop ids."""
 
-    def __init__(self, directory: ModelDir, loaded: Loaded, load_seconds: float) -> None:
+    def __init__(self, directory: ModelDir, load: Callable[[], Loaded]) -> None:
+        """Reads the small files first, so that a fault in one of them does not cost a load."""
         self.directory = directory
-        self.loaded = loaded
-        self.load_seconds = load_seconds
         self.defaults = directory.generation_config()
         self.tokenizer = Tokenizer.load(directory.path)
-        source = find_template(directory.path)
-        self.template = ChatTemplate(source) if source else None
+        self.template, self._template_error = _template(directory.path)
+        start = time.perf_counter()
+        self.loaded = load()
+        self.load_seconds = time.perf_counter() - start
         self._check_vocabulary()
 
     @classmethod
@@ -67,16 +68,19 @@ class Engine:
         cls, path: Path, options: LoadOptions, *, on_progress: OnProgress | None = None
     ) -> Engine:
         """Raises LlmcliError for anything wrong with the checkpoint or the device."""
-        start = time.perf_counter()
         if options.threads is not None:
             if options.threads < 1:
                 raise UsageError(f"threads is {options.threads}; it must be at least 1")
             torch.set_num_threads(options.threads)
         directory = ModelDir.open(path)
-        loaded = load_decoder(
-            directory, device=options.device, dtype=options.dtype, on_progress=on_progress
+        load = partial(
+            load_decoder,
+            directory,
+            device=options.device,
+            dtype=options.dtype,
+            on_progress=on_progress,
         )
-        return cls(directory, loaded, time.perf_counter() - start)
+        return cls(directory, load)
 
     @cached_property
     def stop_ids(self) -> tuple[StopId, ...]:
@@ -85,6 +89,8 @@ class Engine:
 
     def prompt(self, request: PromptRequest) -> Prompt:
         """The prompt's ids, checked against the context."""
+        if self._template_error is not None and request.mode != "raw":
+            raise self._template_error
         prompt = build_prompt(request, self.tokenizer, self.template)
         context = self.loaded.spec.max_positions
         if len(prompt.ids) >= context:
@@ -135,3 +141,12 @@ class Engine:
                 f"the tokenizer has ids up to {highest - 1}, the embedding only {rows} rows",
                 hint="tokenizer and weights are of different models; fetch both again",
             )
+
+
+def _template(folder: Path) -> tuple[ChatTemplate | None, TemplateError | None]:
+    """The template, or what is wrong with it: raw text does not need it."""
+    try:
+        source = find_template(folder)
+        return (ChatTemplate(source) if source else None), None
+    except TemplateError as error:
+        return None, error

@@ -5,7 +5,6 @@ Must not know torch, files or terminals: it gets parsed values and returns value
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
@@ -22,6 +21,8 @@ BUILT_IN_MAX_NEW_TOKENS = 256
 # Flags that, given without --strategy, ask for sampling.
 _ASK_FOR_SAMPLING = ("temperature", "top_k", "top_p", "min_p")
 _FROM_FILE = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "max_new_tokens")
+
+_HUGE = 2**63
 
 # Keys of generation_config.json that change the text but are not implemented, and their neutral
 # values. `max_length` is left out: transformers writes its own default of it into many files.
@@ -104,7 +105,7 @@ def resolve_settings(flags: Flags, file: Mapping[str, Any], *, fresh_seed: int) 
     for values in the file that are of the wrong kind or out of range.
     """
     check_flags(flags)
-    from_file = _read_file(file)
+    from_file = _read_file(file, flags)
     merged = {key: _pick(key, flags, from_file) for key in _FROM_FILE}
     strategy = _strategy(flags, file, merged)
     _refuse_unread(flags, strategy)
@@ -123,24 +124,25 @@ def resolve_settings(flags: Flags, file: Mapping[str, Any], *, fresh_seed: int) 
     return Settings(strategy.value, params, max_new_tokens.value, used, _unmet(file))
 
 
-def _read_file(file: Mapping[str, Any]) -> dict[str, Any]:
-    """The file's own values of the keys that we know; null is as good as absent."""
+def _read_file(file: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
+    """The file's own values of the keys that no flag gives; null is as good as absent."""
     found: dict[str, Any] = {}
-    if not isinstance(file.get("do_sample"), bool | None):
+    if flags.strategy is None and not isinstance(file.get("do_sample"), bool | None):
         _bad_file("do_sample", file["do_sample"], "true or false")
     for key in _FROM_FILE:
         value = file.get(key)
-        if value is None:
+        if value is None or getattr(flags, key) is not None:
             continue
         whole = key in ("top_k", "max_new_tokens")
         if isinstance(value, bool) or not isinstance(value, int | float):
             _bad_file(key, value, "a number")
-        if not math.isfinite(value):
-            _bad_file(key, value, "a finite number")
+        # Also keeps integers that no float can hold out of the float arithmetic below.
+        if not -_HUGE < value < _HUGE:
+            _bad_file(key, value, "a number of sensible size")
         if whole and value != int(value):
             _bad_file(key, value, "a whole number")
         if key == "max_new_tokens" and value < 0:
-            _bad_file(key, value, "at least 0")
+            _bad_file(key, value, "a number from 0 up")
         found[key] = int(value) if whole else float(value)
     # Some files write -1 for "off".
     if found.get("top_k", 0) < 0:
@@ -158,7 +160,7 @@ def _read_file(file: Mapping[str, Any]) -> dict[str, Any]:
 def _bad_file(key: str, value: object, wanted: str) -> NoReturn:
     raise CheckpointError(
         f"generation_config.json sets {key} to {printable(repr(value))}, not to {wanted}",
-        hint="correct the file, or fetch it again",
+        hint="give the value as a flag, or correct the file",
     )
 
 

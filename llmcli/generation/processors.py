@@ -75,7 +75,7 @@ def min_p(fraction: float) -> Processor:
     def process(_ids: Tensor, logits: Tensor) -> Tensor:
         probs = logits.softmax(-1)
         best = probs.amax(-1, keepdim=True)
-        return logits.masked_fill((probs < fraction * best) & (probs < best), _CUT)
+        return logits.masked_fill(probs < fraction * best, _CUT)
 
     return process
 

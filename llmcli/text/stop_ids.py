@@ -54,18 +54,40 @@ def collect_stop_ids(
 
 
 def find_turn_end(tokenizer: Tokenizer, template: ChatTemplate) -> int | None:
-    """The control token that the template writes right after an assistant's reply, if any."""
-    chat = [{"role": "user", "content": "Say it."}, {"role": "assistant", "content": REPLY}]
-    try:
-        text = template.render(chat, add_generation_prompt=False, tokens=tokenizer.template_tokens)
-        before, found, tail = text.rpartition(REPLY)
-        matches = tokenizer.find_added(tail)
-    except LlmcliError:
-        return None
-    for start, _, token in matches if found and before else []:
-        if tokenizer.added_tokens[token].content.strip():
-            return token if not tail[:start].strip() else None
+    """The control token that the template writes right after an assistant's reply, if any.
+
+    Some templates close a reply only when another turn follows, and some insist on a list of
+    tools; so these are tried too. A template that refuses them all names no turn end.
+    """
+    pair = [_message("user", "Say it."), _message("assistant", REPLY)]
+    choices: tuple[list[object] | None, ...] = (None, [])
+    for tools in choices:
+        for chat in (pair, [*pair, _message("user", "Again.")]):
+            try:
+                text = template.render(
+                    chat,
+                    add_generation_prompt=False,
+                    tools=tools,
+                    tokens=tokenizer.template_tokens,
+                )
+                found = _token_after_reply(tokenizer, text)
+            except LlmcliError:
+                continue
+            if found is not None:
+                return found
     return None
+
+
+def _token_after_reply(tokenizer: Tokenizer, text: str) -> int | None:
+    _, reply, tail = text.rpartition(REPLY)
+    for start, _, token in tokenizer.find_added(tail) if reply else []:
+        if tokenizer.added_tokens[token].content.strip():
+            return None if tail[:start].strip() else token
+    return None
+
+
+def _message(role: str, content: str) -> dict[str, str]:
+    return {"role": role, "content": content}
 
 
 def _eos_ids(file: str, value: object) -> list[int]:

@@ -105,9 +105,9 @@ def write_gguf(
     tensors = random_tensors(shape) if tensors is None else tensors
     writer = gguf.GGUFWriter(path, arch)
     _add_shape(writer, shape)
-    _add_vocab(writer, vocab)
+    add_vocab(writer, vocab)
     for key, value in (extra or {}).items():
-        _add(writer, key, value)
+        add_value(writer, key, value)
     matrices = 0
     for name, values in tensors.items():
         kind = gguf.GGMLQuantizationType.F32
@@ -136,7 +136,8 @@ def _add_shape(writer: gguf.GGUFWriter, shape: Shape) -> None:
     writer.add_vocab_size(shape.vocab)
 
 
-def _add_vocab(writer: gguf.GGUFWriter, vocab: Vocab) -> None:
+def add_vocab(writer: gguf.GGUFWriter, vocab: Vocab) -> None:
+    """The tokenizer's keys."""
     writer.add_name("small")
     writer.add_tokenizer_model(vocab.model)
     if vocab.pre is not None:
@@ -151,10 +152,11 @@ def _add_vocab(writer: gguf.GGUFWriter, vocab: Vocab) -> None:
     for role, token in vocab.ids.items():
         writer.add_uint32(f"tokenizer.ggml.{role}_token_id", token)
     for key, value in vocab.extra.items():
-        _add(writer, key, value)
+        add_value(writer, key, value)
 
 
-def _add(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
+def add_value(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
+    """One key, typed by its value."""
     if isinstance(value, bool):
         writer.add_bool(key, value)
     elif isinstance(value, str):

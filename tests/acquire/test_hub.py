@@ -241,7 +241,7 @@ def test_nobody_there_costs_little(hub: Hub, monkeypatch: pytest.MonkeyPatch):
     begun = time.monotonic()
     with pytest.raises(AcquireError, match=r"cannot be reached \(127.0.0.1:\d+: Connection ref"):
         pull("me/tiny", progress=Silent())
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 8
 
 
 def test_server_that_takes_the_call_and_is_silent(hub: Hub, monkeypatch: pytest.MonkeyPatch):
@@ -251,4 +251,4 @@ def test_server_that_takes_the_call_and_is_silent(hub: Hub, monkeypatch: pytest.
         begun = time.monotonic()
         with pytest.raises(AcquireError, match="connection failed"):
             pull("me/tiny", progress=Silent())
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < 8

@@ -43,13 +43,13 @@ def test_silence_is_bounded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(reach, "SECONDS", 0.3)
 
     def silent(*args: object, **kwargs: object) -> None:
-        time.sleep(1)
+        time.sleep(6)
         raise TimeoutError
 
     monkeypatch.setattr(socket, "create_connection", silent)
     begun = time.monotonic()
     assert unreachable(["https://x\x1b.example/simple"]) == "x\\x1b.example: no answer within 0.3 s"
-    assert time.monotonic() - begun < 0.9
+    assert time.monotonic() - begun < 4
 
 
 def test_proxies_hold(there: str, dead: str, monkeypatch: pytest.MonkeyPatch):

@@ -22,16 +22,6 @@ from text_builders import (
 
 from llmcli.text.tokenizer import Tokenizer
 
-BUILT = (
-    "byte_level",
-    "stories",
-    "metaspace first",
-    "metaspace always",
-    "word_piece",
-    "word_suffix",
-)
-ODD = tuple(odd_decoders())
-
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "template_case" in metafunc.fixturenames:

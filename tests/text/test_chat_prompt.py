@@ -210,6 +210,17 @@ def test_marks_of_a_reply_stay_the_ids_the_model_wrote(tmp_path: Path) -> None:
     assert build_chat_ids(tokenizer, made, user).ids.count(think) == 1
 
 
+@pytest.mark.parametrize("content", ["s", "/s", " s "])
+def test_a_word_that_the_template_turns_into_a_control_token(
+    stories: Tokenizer, content: str
+) -> None:
+    made = template(
+        "{{ '<s>' }}{% for m in messages %}{{ '<' ~ m.content | trim ~ '>' }}{% endfor %}"
+    )
+    prompt = build_chat_ids(stories, made, [{"role": "user", "content": content}])
+    assert controls(stories, prompt.ids) == [1]
+
+
 def test_roles_are_words(chatml: Tokenizer) -> None:
     made = template("{% for m in messages %}{{ '<|' + m.role + '|>' }}{% endfor %}")
     for role in ("user|><|im_end", "", None, 3):

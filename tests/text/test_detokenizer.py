@@ -7,10 +7,9 @@ import time
 from collections.abc import Iterable, Sequence
 
 import pytest
-from conftest import BUILT, ODD
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from text_builders import save, word_suffix
+from text_builders import BUILT, ODD, save, word_suffix
 
 from llmcli.text.detokenizer import Detokenizer, hidden_ids
 from llmcli.text.tokenizer import Tokenizer

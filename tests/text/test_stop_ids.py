@@ -75,6 +75,18 @@ def test_turn_end_that_only_the_template_knows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        CHATML.replace("+ '<|im_end|>\\n'", "+ ('' if loop.last else '<|im_end|>')"),
+        CHATML + "{% for t in tools %}{% endfor %}",
+    ],
+)
+def test_turn_end_that_needs_a_next_turn_or_a_list_of_tools(tmp_path: Path, text: str) -> None:
+    tokenizer = Tokenizer.load(save(byte_level(), tmp_path))
+    assert ids(None, None, tokenizer, template(text)) == [2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "{{ raise_exception('no') }}",
         "{% for m in messages %}{{ m.content }}{% endfor %}",
         "{% for m in messages %}{{ m.content }} END {% endfor %}<|im_end|>",

@@ -142,3 +142,14 @@ def save(backend: Tokenizer, folder: Path, **config: object) -> Path:
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", **config}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
     return folder
+
+
+BUILT = (
+    "byte_level",
+    "stories",
+    "metaspace first",
+    "metaspace always",
+    "word_piece",
+    "word_suffix",
+)
+ODD = tuple(odd_decoders())

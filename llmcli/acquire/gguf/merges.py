@@ -1,9 +1,11 @@
-"""The merges of a BPE vocabulary, as stored or as its scores imply.
+"""The merges of a BPE vocabulary, as stored or as its scores or its order imply.
 
 Must not know tokenizer.json.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 from llmcli.acquire.gguf.reader import GgufFile
 from llmcli.acquire.gguf.vocabulary import TokenKind, Vocabulary
@@ -26,15 +28,16 @@ def stored_merges(file: GgufFile, vocabulary: Vocabulary) -> list[tuple[str, str
     return merges
 
 
-def merges_from_scores(file: GgufFile, vocabulary: Vocabulary) -> list[tuple[str, str]]:
-    """Every way to join two tokens into a third, the best-scored result first.
+def implied_merges(
+    file: GgufFile, vocabulary: Vocabulary, order: Literal["scores", "places"]
+) -> list[tuple[str, str]]:
+    """Every way to join two tokens into a third, the preferred result first.
 
-    SentencePiece keeps no merges: it joins whichever neighbours make the best-scored token.
+    SentencePiece keeps no merges: it joins whichever neighbours make the best token, which is
+    the best-scored one or, where the scores do not tell, the first in the list.
     """
-    scores = file.items(_PREFIX + "scores", float)
-    if scores is None or len(scores) != len(vocabulary.tokens):
-        count = 0 if scores is None else len(scores)
-        raise file.fault(f"holds {len(vocabulary.tokens)} tokens and {count} scores")
+    count = len(vocabulary.tokens)
+    scores = _scores(file, count) if order == "scores" else [-float(i) for i in range(count)]
     usable = {
         token: i
         for token, i in vocabulary.ids.items()
@@ -48,3 +51,10 @@ def merges_from_scores(file: GgufFile, vocabulary: Vocabulary) -> list[tuple[str
                 ranked.append((-scores[joined], joined, left, right))
     tokens = vocabulary.tokens
     return [(tokens[left], tokens[right]) for _, _, left, right in sorted(ranked)]
+
+
+def _scores(file: GgufFile, count: int) -> list[float]:
+    scores = file.items(_PREFIX + "scores", float)
+    if scores is None or len(scores) != count:
+        raise file.fault(f"holds {count} tokens and {0 if scores is None else len(scores)} scores")
+    return scores

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from llmcli.acquire.gguf.architectures import Architecture, Permuted, Shaped, TensorRule
 from llmcli.acquire.gguf.reader import GgufFile, StoredTensor
+from llmcli.acquire.gguf.rules import Architecture, Form, Shaped, TensorRule
 from llmcli.checkpoint.escape import printable, shortlist
 
 _LAYER = "{i}"
@@ -15,11 +15,11 @@ _LAYER = "{i}"
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One stored tensor and its name in the checkpoint."""
+    """One stored tensor, its name in the checkpoint, and what is to be undone."""
 
     source: StoredTensor
     target: str
-    permuted: Permuted | None
+    form: Form
 
 
 def plan_moves(file: GgufFile, architecture: Architecture, shaped: Shaped) -> list[Move]:
@@ -38,8 +38,6 @@ def plan_moves(file: GgufFile, architecture: Architecture, shaped: Shaped) -> li
 
 def _moves(file: GgufFile, architecture: Architecture, shaped: Shaped) -> Iterator[Move]:
     layers = shaped.sizes["layers"]
-    if layers > len(file.tensors):
-        raise file.fault(f"promises {layers:,} layers and holds {len(file.tensors)} tensors")
     wanted = [rule for rule in architecture.rules if not rule.optional or _used(file, rule)]
     missing: list[str] = []
     for source, target, rule in _names(wanted, layers):
@@ -53,7 +51,7 @@ def _moves(file: GgufFile, architecture: Architecture, shaped: Shaped) -> Iterat
                 f"tensor {printable(source)} has the shape {list(tensor.shape)}, "
                 f"its metadata asks for {list(shape)}"
             )
-        yield Move(tensor, target, rule.permuted)
+        yield Move(tensor, target, rule.form)
     if missing:
         raise file.fault(f"lacks tensors: {shortlist(missing)}")
 

@@ -1,4 +1,4 @@
-"""Numbers out of a GGUF file: rows dequantised a piece at a time, rotary rows put back.
+"""Numbers out of a GGUF file: rows dequantised a piece at a time, what was changed put back.
 
 Must not know names, files on the way out, or what a tensor means.
 """
@@ -75,3 +75,18 @@ def pieces(file: GgufFile, tensor: StoredTensor, order: Order | None = None) -> 
     for first in range(0, tensor.rows, step):
         rows = slice(first, first + step) if order is None else order[first : first + step]
         yield gguf.dequantize(np.array(stored[rows]), kind).astype(np.float32, copy=False)
+
+
+def transposed(file: GgufFile, tensor: StoredTensor) -> Iterator[Floats]:
+    """A matrix with rows and columns exchanged; held whole, as each row needs all the others."""
+    import numpy as np
+
+    yield np.ascontiguousarray(read_rows(file, tensor).T)
+
+
+def less_one(file: GgufFile, tensor: StoredTensor) -> Iterator[Floats]:
+    """The tensor's values less 1."""
+    import numpy as np
+
+    for piece in pieces(file, tensor):
+        yield piece - np.float32(1.0)

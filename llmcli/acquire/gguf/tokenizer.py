@@ -7,37 +7,53 @@ Two kinds: `gpt2` (byte-level, merges given, cut by a named pre-tokenizer) and `
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from llmcli.acquire.gguf.merges import merges_from_scores, stored_merges
+from llmcli.acquire.gguf.merges import implied_merges, stored_merges
 from llmcli.acquire.gguf.pretokenizers import PRE_TOKENIZERS, PreTokenizer
 from llmcli.acquire.gguf.reader import GgufFile
-from llmcli.acquire.gguf.vocabulary import TokenKind, Vocabulary
+from llmcli.acquire.gguf.rules import Sentences
+from llmcli.acquire.gguf.vocabulary import TokenKind, Vocabulary, respelled
 
 _PREFIX = "tokenizer.ggml."
 _SPACE = "▁"
 
 
-def tokenizer_files(file: GgufFile, vocabulary: Vocabulary) -> dict[str, dict[str, Any]]:
-    """Both files by name."""
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a kind of tokenizer settles: parts of tokenizer.json, and defaults."""
+
+    parts: dict[str, Any]
+    vocabulary: Vocabulary
+    adds_bos: bool
+    # Special tokens after which white space is dropped.
+    eaters: frozenset[int] = frozenset()
+
+
+def tokenizer_files(
+    file: GgufFile, vocabulary: Vocabulary, sentences: Sentences
+) -> dict[str, dict[str, Any]]:
+    """Both files by name; `sentences` settles what a SentencePiece vocabulary leaves unsaid."""
     kind = file.text(_PREFIX + "model") or ""
     if kind not in _KINDS:
         raise file.fault(
             f"has the tokenizer kind {kind!r:.60}",
             f"the kinds that can be imported are {', '.join(_KINDS)}",
         )
-    parts, adds_bos_by_default = _KINDS[kind](file, vocabulary)
+    made = _KINDS[kind](file, vocabulary, sentences)
+    vocabulary = made.vocabulary
     adds_bos = file.flag(_PREFIX + "add_bos_token")
-    adds_bos = adds_bos_by_default if adds_bos is None else adds_bos
+    adds_bos = made.adds_bos if adds_bos is None else adds_bos
     begin = vocabulary.bos if adds_bos else None
     end = vocabulary.eos if file.flag(_PREFIX + "add_eos_token") else None
     tokenizer = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": _added_tokens(vocabulary),
+        "added_tokens": _added_tokens(vocabulary, made.eaters),
         "post_processor": _frame(vocabulary, begin, end),
-        **parts,
+        **made.parts,
     }
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -57,7 +73,7 @@ def tokenizer_files(file: GgufFile, vocabulary: Vocabulary) -> dict[str, dict[st
     return {"tokenizer.json": tokenizer, "tokenizer_config.json": named}
 
 
-def _byte_level(file: GgufFile, vocabulary: Vocabulary) -> tuple[dict[str, Any], bool]:
+def _byte_level(file: GgufFile, vocabulary: Vocabulary, _sentences: Sentences) -> _Parts:
     rule = _pre_tokenizer(file)
     stages = list(rule.stages)
     parts = {
@@ -73,17 +89,23 @@ def _byte_level(file: GgufFile, vocabulary: Vocabulary) -> tuple[dict[str, Any],
         },
         "model": _bpe(vocabulary, stored_merges(file, vocabulary), whole_words=rule.whole_words),
     }
-    return parts, rule.adds_bos
+    return _Parts(parts, vocabulary, rule.adds_bos)
 
 
-def _sentencepiece(file: GgufFile, vocabulary: Vocabulary) -> tuple[dict[str, Any], bool]:
+def _sentencepiece(file: GgufFile, vocabulary: Vocabulary, sentences: Sentences) -> _Parts:
+    if sentences.spaces:
+        vocabulary = respelled(file, vocabulary, _SPACE)
+    special = vocabulary.special if sentences.eats_space else []
+    eaters = {i for i in special if vocabulary.tokens[i] not in sentences.eats_no_space}
     prefixed = file.flag(_PREFIX + "add_space_prefix")
     prefixed = True if prefixed is None else prefixed
     prepend = [{"type": "Prepend", "prepend": _SPACE}] if prefixed else []
     spell = {"type": "Replace", "pattern": {"String": " "}, "content": _SPACE}
     unspell = {"type": "Replace", "pattern": {"String": _SPACE}, "content": " "}
     strip = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if prefixed else []
-    merges = stored_merges(file, vocabulary) or merges_from_scores(file, vocabulary)
+    merges = stored_merges(file, vocabulary) or implied_merges(
+        file, vocabulary, sentences.merge_order
+    )
     unknown = vocabulary.text(vocabulary.unknown)
     parts = {
         "normalizer": {"type": "Sequence", "normalizers": [*prepend, spell]},
@@ -99,10 +121,10 @@ def _sentencepiece(file: GgufFile, vocabulary: Vocabulary) -> tuple[dict[str, An
             "byte_fallback": TokenKind.BYTE in vocabulary.kinds or "<0x00>" in vocabulary.ids,
         },
     }
-    return parts, True
+    return _Parts(parts, vocabulary, adds_bos=True, eaters=frozenset(eaters))
 
 
-_KINDS: Mapping[str, Callable[[GgufFile, Vocabulary], tuple[dict[str, Any], bool]]] = {
+_KINDS: Mapping[str, Callable[[GgufFile, Vocabulary, Sentences], _Parts]] = {
     "gpt2": _byte_level,
     "llama": _sentencepiece,
 }
@@ -135,7 +157,7 @@ def _bpe(
     }
 
 
-def _added_tokens(vocabulary: Vocabulary) -> list[dict[str, Any]]:
+def _added_tokens(vocabulary: Vocabulary, eaters: frozenset[int]) -> list[dict[str, Any]]:
     special = set(vocabulary.special)
     return [
         {
@@ -143,7 +165,7 @@ def _added_tokens(vocabulary: Vocabulary) -> list[dict[str, Any]]:
             "content": vocabulary.tokens[token],
             "single_word": False,
             "lstrip": False,
-            "rstrip": False,
+            "rstrip": token in eaters,
             "normalized": False,
             "special": token in special,
         }

@@ -6,7 +6,7 @@ Must not know tokenizer.json.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from llmcli.acquire.gguf.reader import GgufFile
@@ -70,11 +70,7 @@ def read_vocabulary(file: GgufFile) -> Vocabulary:
     kinds = file.items(_PREFIX + "token_type", int) or [TokenKind.NORMAL] * len(tokens)
     if len(kinds) != len(tokens):
         raise file.fault(f"holds {len(tokens)} tokens and {len(kinds)} token types")
-    ids: dict[str, int] = {}
-    for i, token in enumerate(tokens):
-        if token in ids:
-            raise file.fault(f"holds the token {printable(token)!r} as {ids[token]} and as {i}")
-        ids[token] = i
+    ids = _ids(file, tokens)
     role = {
         name: _role(file, name, len(tokens))
         for name in ("bos", "eos", "eot", "eom", "unknown", "padding")
@@ -92,6 +88,25 @@ def read_vocabulary(file: GgufFile) -> Vocabulary:
         padding=role["padding"],
         stops=list(dict.fromkeys(stop for stop in stops if stop is not None)),
     )
+
+
+def respelled(file: GgufFile, vocabulary: Vocabulary, space: str) -> Vocabulary:
+    """With tokens of several spaces spelled by `space`, as the text they are looked up in is."""
+    tokens, kinds = list(vocabulary.tokens), list(vocabulary.kinds)
+    for i, token in enumerate(tokens):
+        if len(token) > 1 and not token.strip(" "):
+            tokens[i] = space * len(token)
+            kinds[i] = TokenKind.NORMAL
+    return replace(vocabulary, tokens=tokens, kinds=kinds, ids=_ids(file, tokens))
+
+
+def _ids(file: GgufFile, tokens: list[str]) -> Mapping[str, int]:
+    ids: dict[str, int] = {}
+    for i, token in enumerate(tokens):
+        if token in ids:
+            raise file.fault(f"holds the token {printable(token)!r} as {ids[token]} and as {i}")
+        ids[token] = i
+    return ids
 
 
 def _role(file: GgufFile, name: str, count: int) -> int | None:

@@ -1,0 +1,111 @@
+"""Places where a child stops and says so, to be interrupted just there; or tells of itself.
+
+Functions of a module, since they travel to the child by name.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any, NoReturn
+
+# Longer than any test waits: only an interrupt ends it.
+_LONG = 600.0
+
+
+def _pause() -> NoReturn:
+    os.write(2, b"PAUSED")
+    time.sleep(_LONG)
+    sys.exit("nobody interrupted")
+
+
+def in_prefill() -> None:
+    """Within the first pass through the decoder."""
+    from llmcli.model import Decoder
+
+    def forward(*_: Any, **__: Any) -> NoReturn:
+        _pause()
+
+    Decoder.forward = forward  # type: ignore[method-assign]
+
+
+def while_loading() -> None:
+    """Within the reading of the weights."""
+    from llmcli.checkpoint.tensors import TensorFiles
+
+    def parameters(*_: Any, **__: Any) -> NoReturn:
+        _pause()
+
+    TensorFiles.parameters = parameters  # type: ignore[method-assign]
+
+
+def before_the_third_token() -> None:
+    """After two new tokens, before the pass that gives the third."""
+    _before_token(3)
+
+
+def before_the_fourth_token() -> None:
+    _before_token(4)
+
+
+def _before_token(number: int) -> None:
+    from llmcli.generation.stepper import Stepper
+
+    real, passes = Stepper.feed, [0]
+
+    def feed(self: Stepper, new: Any) -> Any:
+        passes[0] += 1
+        if passes[0] == number:
+            _pause()
+        return real(self, new)
+
+    Stepper.feed = feed  # type: ignore[method-assign]
+
+
+def swallowing() -> None:
+    """A first press is swallowed, as C code that imports may do; the text goes on."""
+    from llmcli.generation.stepper import Stepper
+
+    real = Stepper.feed
+
+    def feed(self: Stepper, new: Any) -> Any:
+        try:
+            if self.ids.shape[1]:
+                os.write(2, b"PAUSED")
+                time.sleep(_LONG)
+        except KeyboardInterrupt:
+            pass
+        return real(self, new)
+
+    Stepper.feed = feed  # type: ignore[method-assign]
+
+
+def deaf() -> None:
+    """Busy, and deaf to exceptions: only the second press can end it."""
+    from llmcli.generation.stepper import Stepper
+
+    def feed(*_: Any) -> NoReturn:
+        told = b"PAUSED"
+        while True:
+            try:
+                os.write(2, told)
+                time.sleep(_LONG)
+            except KeyboardInterrupt:
+                told = b"SWALLOWED"
+
+    Stepper.feed = feed  # type: ignore[method-assign]
+
+
+def tell_next_descriptor() -> None:
+    """Which number a file gets that is opened while a checkpoint is."""
+    from llmcli.checkpoint.directory import ModelDir
+
+    real = ModelDir.open
+
+    def opened(path: Any) -> ModelDir:
+        number = os.open(os.devnull, os.O_RDONLY)
+        os.write(1, f"next descriptor: {number}".encode())
+        return real(path)
+
+    ModelDir.open = opened  # type: ignore[method-assign, assignment]

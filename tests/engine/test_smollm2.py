@@ -1,0 +1,58 @@
+"""The real instruct model, from the package index: published ids, raw and chat, float32.
+
+The goldens come from transformers on the same dequantised weights.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmcli.engine.engine import Engine, GenerateOptions, LoadOptions
+from llmcli.engine.generation import Generation
+from llmcli.engine.prompt import PromptRequest
+from llmcli.engine.settings import Flags
+from tests.acquire.smollm2 import pulled_smollm2
+
+GOLDENS = Path(__file__).parents[1] / "goldens" / "smollm2-135m-instruct.json"
+CASES: list[dict[str, Any]] = json.loads(GOLDENS.read_text())["cases"]
+
+cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case["prompt"][:12])
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine.load(pulled_smollm2(), LoadOptions(device="cpu", dtype="float32"))
+
+
+def _generate(
+    engine: Engine, case: dict[str, Any], new: int | None = None, **options: Any
+) -> Generation:
+    mode = "raw" if case["kind"] == "raw" else "auto"
+    prompt = engine.prompt(PromptRequest(text=case["prompt"], mode=mode))
+    assert list(prompt.ids) == case["prompt_ids"]
+    flags = Flags(max_new_tokens=len(case["new_ids"]) if new is None else new)
+    generation = engine.generate(prompt, GenerateOptions(flags=flags, **options))
+    assert "".join(generation) == generation.text
+    return generation
+
+
+@pytest.mark.parametrize("cache", ["growing", "none"])
+@cases
+def test_published_ids_and_text(engine: Engine, case: dict[str, Any], cache: Any) -> None:
+    generation = _generate(engine, case, cache=cache)
+    assert generation.ids == case["new_ids"]
+    assert generation.text == case["text"].removesuffix("<|im_end|>")
+    ended = case["text"].endswith("<|im_end|>")
+    assert generation.finish_reason == ("stop" if ended else "length")
+
+
+@cases
+def test_published_logprobs_of_the_first_step(engine: Engine, case: dict[str, Any]) -> None:
+    top = _generate(engine, case, 1, top_logprobs=5).tokens[0].top
+    assert [id_ for id_, _ in top] == case["top5_ids"]
+    # The goldens are of the float32 values, the import keeps float16: a rounding of 5e-4.
+    assert [logprob for _, logprob in top] == pytest.approx(case["top5_logprobs"], abs=1e-2)
