@@ -21,7 +21,7 @@ def setup_lines(run: Run) -> Iterator[str]:
     yield f"model: {run.resolved.name} ({loaded.family}) from {run.resolved.path}"
     yield f"device: {decoder.device} ({loaded.device_reason})"
     yield f"dtype: {_dtype(run)} ({loaded.dtype_reason})"
-    yield f"cache: {_cache(run)}; context: {spec.max_positions} tokens"
+    yield f"cache: {_cache(run)}; context: {spec.context} tokens"
     for name, setting in run.generation.settings.used.items():
         yield f"{name}: {setting.value} ({setting.source})"
     ending = ", ".join(f"{s.id} {s.text!r} ({' + '.join(s.sources)})" for s in run.engine.stop_ids)
@@ -75,6 +75,7 @@ def as_json(run: Run) -> dict[str, Any]:
             "prefill_tokens_per_second": stats.prefill_rate,
             "decode_tokens_per_second": stats.decode_rate,
         },
+        "cache": _cache(run),
         "cache_bytes": stats.cache_bytes,
         "peak_memory_bytes": stats.peak_memory_bytes,
         "options": _options(run),
@@ -148,7 +149,7 @@ def _dtype(run: Run) -> str:
 
 
 def _cache(run: Run) -> str:
-    return "none" if run.request.kv_cache is False else "growing"
+    return run.generation.cache_kind
 
 
 def _matched(run: Run) -> str:

@@ -115,7 +115,7 @@ def start(request: Request, text: str) -> Run:
         prompt,
         GenerateOptions(
             flags=request.flags,
-            cache="none" if request.kv_cache is False else "growing",
+            cache="none" if request.kv_cache is False else "auto",
             stop_strings=request.stop,
             ignore_eos=request.ignore_eos,
             show_special=request.show_special,

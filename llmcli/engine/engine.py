@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Literal
 
 import torch
 
-from llmcli.cache import CacheKind, make_cache
+from llmcli.cache import CacheKind, default_kind, make_cache
 from llmcli.checkpoint.directory import ModelDir
 from llmcli.engine.device import DtypeName
 from llmcli.engine.generation import Generation
@@ -42,7 +43,7 @@ class GenerateOptions:
     """How one generation runs, apart from the prompt."""
 
     flags: Flags = field(default_factory=Flags)
-    cache: CacheKind = "growing"
+    cache: CacheKind | Literal["auto"] = "auto"
     stop_strings: Sequence[str] = ()
     ignore_eos: bool = False
     show_special: bool = False
@@ -92,7 +93,7 @@ class Engine:
         if self._template_error is not None and request.mode != "raw":
             raise self._template_error
         prompt = build_prompt(request, self.tokenizer, self.template)
-        context = self.loaded.spec.max_positions
+        context = self.loaded.spec.context
         if len(prompt.ids) >= context:
             raise GenerationError(
                 f"the prompt has {len(prompt.ids)} tokens; the context holds {context}, "
@@ -113,16 +114,24 @@ class Engine:
             options.flags, self.defaults, fresh_seed=secrets.randbelow(2**32)
         )
         spec = self.loaded.spec
+        kind = default_kind(spec) if options.cache == "auto" else options.cache
         ending = frozenset(stop.id for stop in self.stop_ids)
+        stop = StopRule(
+            frozenset() if options.ignore_eos else ending,
+            settings.max_new_tokens,
+            spec.context - len(prompt.ids),
+        )
         return Generation(
-            Stepper(self.loaded.decoder, make_cache(options.cache, spec), on_progress=on_prefill),
-            make_strategy(settings.strategy, settings.params, top_logprobs=options.top_logprobs),
-            StopRule(
-                frozenset() if options.ignore_eos else ending,
-                settings.max_new_tokens,
-                spec.max_positions - len(prompt.ids),
+            Stepper(
+                self.loaded.decoder,
+                make_cache(kind, spec),
+                planned=len(prompt.ids) + stop.budget,
+                on_progress=on_prefill,
             ),
+            make_strategy(settings.strategy, settings.params, top_logprobs=options.top_logprobs),
+            stop,
             prompt=prompt,
+            cache_kind=kind,
             settings=settings,
             make_detokenizer=partial(
                 Detokenizer,

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
+from llmcli.cache import CacheKind
 from llmcli.engine.prompt import Prompt
 from llmcli.engine.settings import Settings
 from llmcli.engine.stats import Stats, peak_memory
@@ -37,12 +38,14 @@ class Generation:
         *,
         prompt: Prompt,
         settings: Settings,
+        cache_kind: CacheKind,
         make_detokenizer: Callable[[], Detokenizer],
         stop_strings: Sequence[str],
         load_seconds: float,
     ) -> None:
         self.prompt = prompt
         self.settings = settings
+        self.cache_kind = cache_kind
         self.tokens: list[Token] = []
         self.pieces: list[str] = []
         self.finish_reason: EndReason = "interrupted"

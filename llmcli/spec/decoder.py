@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from llmcli.spec.parts import Experts, GatedDelta, Latent
-from llmcli.spec.rope import Rope
+from llmcli.spec.rope import DynamicScaling, Rope
 
 NormKind = Literal["rms", "layer"]
 MlpKind = Literal["gated", "plain"]
@@ -160,6 +160,13 @@ class DecoderSpec:
     @property
     def embed_width(self) -> int:
         return self.embed_size or self.hidden_size
+
+    @property
+    def context(self) -> int:
+        """Tokens that a text may have: dynamic scaling stretches the trained length."""
+        scalings = [layer.rope.scaling for layer in self.layers if layer.rope]
+        factors = [one.factor for one in scalings if isinstance(one, DynamicScaling)]
+        return int(self.max_positions * max(factors, default=1.0))
 
     @property
     def windowed(self) -> bool:

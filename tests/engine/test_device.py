@@ -11,7 +11,7 @@ from torch import Tensor
 from llmcli.engine import device as subject
 from llmcli.engine.device import attention_agrees, choose_device, choose_dtype
 from llmcli.errors import LlmcliError, UsageError
-from llmcli.model.attention import Visibility, attend
+from llmcli.model.attend import Visibility, attend
 
 CPU = torch.device("cpu")
 

@@ -12,7 +12,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from llmcli.cache import make_cache
 from llmcli.model import Decoder
-from llmcli.model.attention import Visibility, attend
+from llmcli.model.attend import Visibility, attend
 from llmcli.model.masks import causal_mask
 from llmcli.model.norm import RMSNorm
 from llmcli.model.rope import RotaryTable, inverse_frequencies, rotate
