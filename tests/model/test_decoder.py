@@ -15,7 +15,7 @@ from llmcli.model import Decoder
 from llmcli.model.attend import Visibility, attend
 from llmcli.model.masks import causal_mask
 from llmcli.model.norm import RMSNorm
-from llmcli.model.rope import RotaryTable, inverse_frequencies, rotate
+from llmcli.model.rope import RotaryTable, inverse_frequencies, make_rotate
 from llmcli.spec import (
     DecoderSpec,
     LayerSpec,
@@ -102,7 +102,7 @@ def test_attend(heads: tuple[int, int], new: int, keys: int) -> None:
         torch.randn(2, count, length, 8, generator=generator, dtype=torch.float64)
         for count, length in ((heads[0], new), (heads[1], keys), (heads[1], keys))
     )
-    seen = causal_mask(torch.arange(keys - new, keys), torch.arange(keys))
+    seen = causal_mask(torch.arange(keys - new, keys), torch.arange(keys), None)
     expected = _plain(q, k, v, seen, 0.7)
     assert torch.allclose(attend(q, k, v, Visibility(mask=seen), 0.7), expected, atol=1e-9)
     if new == keys:
@@ -113,8 +113,10 @@ def test_attend(heads: tuple[int, int], new: int, keys: int) -> None:
 
 
 def test_causal_mask() -> None:
-    mask = causal_mask(torch.tensor([3, 4]), torch.arange(6))
+    mask = causal_mask(torch.tensor([3, 4]), torch.arange(6), None)
     assert mask.long().tolist() == [[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 0]]
+    mask = causal_mask(torch.tensor([3, 4]), torch.arange(6), 2)
+    assert mask.long().tolist() == [[0, 0, 1, 1, 0, 0], [0, 0, 0, 1, 1, 0]]
 
 
 # rotary tables
@@ -157,8 +159,8 @@ def test_linear_scaling_divides_every_frequency() -> None:
 def test_tables_are_built_wide_and_cast_last(dtype: torch.dtype) -> None:
     """bfloat16 cannot hold 257, so positions or angles in it would be far off."""
     positions = torch.tensor([0, 255, 256, 257, 1001, 4095])
-    narrow = RotaryTable(Rope(theta=10_000.0, dim=16)).at(positions, 4096, dtype)
-    wide = RotaryTable(Rope(theta=10_000.0, dim=16)).at(positions, 4096, torch.float32)
+    narrow = RotaryTable(Rope(theta=10_000.0, dim=16)).at(positions, 4096, 0, dtype)
+    wide = RotaryTable(Rope(theta=10_000.0, dim=16)).at(positions, 4096, 0, torch.float32)
     angles = positions.double()[:, None] * 10_000.0 ** -(torch.arange(0, 16, 2).double() / 16)
     assert torch.allclose(wide[0][:, :8].double(), angles.cos(), atol=1e-3)
     for one, other in zip(narrow, wide, strict=True):
@@ -168,23 +170,25 @@ def test_tables_are_built_wide_and_cast_last(dtype: torch.dtype) -> None:
 def test_tables_grow_without_changing() -> None:
     rope = Rope(theta=10_000.0, dim=16)
     grown, positions = RotaryTable(rope), torch.arange(40)
-    before = grown.at(positions, 40, torch.float32)
+    before = grown.at(positions, 40, 0, torch.float32)
     for stop in (512, 513, 1024, 5000):
         last = torch.tensor([stop - 1])
-        fresh = RotaryTable(rope).at(last, stop, torch.float32)
-        for one, other in zip(grown.at(last, stop, torch.float32), fresh, strict=True):
+        fresh = RotaryTable(rope).at(last, stop, 0, torch.float32)
+        for one, other in zip(grown.at(last, stop, 0, torch.float32), fresh, strict=True):
             assert torch.equal(one, other)
-    for one, other in zip(grown.at(positions, 40, torch.float32), before, strict=True):
+    for one, other in zip(grown.at(positions, 40, 0, torch.float32), before, strict=True):
         assert torch.equal(one, other)
 
 
-def test_rotation_keeps_lengths_and_depends_on_distance_alone() -> None:
-    table = RotaryTable(Rope(theta=100.0, dim=16))
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_rotation_keeps_lengths_and_depends_on_distance_alone(interleaved: bool) -> None:
+    rope = Rope(theta=100.0, dim=16, interleaved=interleaved)
+    table, rotate = RotaryTable(rope), make_rotate(rope, 16)
     generator = torch.Generator().manual_seed(0)
     q, k = torch.randn(2, 1, 1, 1, 16, generator=generator)
 
     def turned(x: Tensor, position: int) -> Tensor:
-        return rotate(x, *table.at(torch.tensor([position]), position + 1, torch.float32))
+        return rotate(x, *table.at(torch.tensor([position]), position + 1, 0, torch.float32))
 
     assert torch.allclose(turned(q, 77).norm(), q.norm(), atol=1e-5)
     near = (turned(q, 10) * turned(k, 7)).sum()
