@@ -11,6 +11,7 @@ from llmcli.families import read_spec
 from llmcli.spec import (
     Alibi,
     DecoderSpec,
+    Experts,
     Latent,
     Learned,
     Rope,
@@ -26,6 +27,12 @@ names = pytest.mark.parametrize("name", KNOWN)
 
 def _spec(name: str) -> DecoderSpec:
     return read_spec(KNOWN[name][0])[1]
+
+
+def _experts(name: str) -> Experts:
+    experts = _spec(name).experts
+    assert experts is not None
+    return experts
 
 
 @names
@@ -129,9 +136,8 @@ def test_layers_that_differ() -> None:
 
 
 def test_experts() -> None:
-    lite, moonlight = _spec("DeepSeek-V2-Lite").experts, _spec("Moonlight-16B-A3B").experts
-    oss, qwen = _spec("gpt-oss-20B").experts, _spec("Qwen3-Next-80B-A3B").experts
-    assert lite and moonlight and oss and qwen
+    lite, moonlight = _experts("DeepSeek-V2-Lite"), _experts("Moonlight-16B-A3B")
+    oss, qwen = _experts("gpt-oss-20B"), _experts("Qwen3-Next-80B-A3B")
     assert (lite.count, lite.top_k, lite.router, lite.shared_size) == (64, 6, "softmax", 2816)
     assert (moonlight.router, moonlight.scale, moonlight.correction_bias) == (
         "sigmoid",
