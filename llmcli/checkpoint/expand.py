@@ -5,7 +5,7 @@ Must not know what a file holds; plan.py compares the pieces with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from llmcli.checkpoint.rules import Ignore, Rename, Rule, Split, Stack, Tie, Unstack
@@ -63,13 +63,14 @@ def pieces(
 
 
 def ignored(
-    rules: Sequence[Rule], stored: Iterable[str], *, prefix: str, num_layers: int
+    rules: Sequence[Rule], stored: Collection[str], *, prefix: str, num_layers: int
 ) -> set[str]:
     """Those of the stored names that compute nothing."""
     names = {
         _fill(rule.name, prefix=prefix, i=layer)
         for rule in rules
         if isinstance(rule, Ignore)
+        and (rule.witness is None or _fill(rule.witness, prefix=prefix) in stored)
         for layer in _layers(rule.name, num_layers)
     }
     below = tuple(name.removesuffix("*") for name in names if name.endswith(".*"))

@@ -72,10 +72,12 @@ class Tie:
 class Ignore:
     """A stored tensor (whole name) that computes nothing, such as a buffer of old versions.
 
-    A name that ends in `.*` covers all that lies below a module.
+    A name that ends in `.*` covers all that lies below a module. With a `witness`, only where a
+    file holds that tensor too.
     """
 
     name: str
+    witness: str | None = None
 
 
 Rule = Rename | Split | Unstack | Stack | Tie | Ignore

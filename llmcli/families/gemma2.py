@@ -12,7 +12,13 @@ from llmcli.checkpoint.rules import Rule
 from llmcli.families import hub_names
 from llmcli.families.activations import read_activation
 from llmcli.families.family import Family
-from llmcli.families.sizes import read_head_dim, read_kv_heads, read_num_layers, read_softcap
+from llmcli.families.sizes import (
+    read_head_dim,
+    read_kv_heads,
+    read_num_layers,
+    read_positive,
+    read_softcap,
+)
 from llmcli.families.windows import read_window, read_windows
 from llmcli.spec import DecoderSpec, LayerSpec
 
@@ -45,7 +51,7 @@ def read(config: ConfigReader) -> DecoderSpec:
         norm_eps=config.number("rms_norm_eps", 1e-6),
         mlp="gated",
         activation=read_activation(config, "hidden_activation", "gelu_pytorch_tanh"),
-        attn_scale=config.number("query_pre_attn_scalar", 256) ** -0.5,
+        attn_scale=read_positive(config, "query_pre_attn_scalar", 256.0) ** -0.5,
         tie_embeddings=config.flag("tie_word_embeddings", True),
         norm_offset=1.0,
         norm_casts_first=False,

@@ -12,7 +12,14 @@ from llmcli.checkpoint.rules import Rule
 from llmcli.families import hub_names
 from llmcli.families.activations import read_activation
 from llmcli.families.family import Family
-from llmcli.families.sizes import read_head_dim, read_kv_heads, read_num_layers, read_softcap
+from llmcli.families.sizes import (
+    read_head_dim,
+    read_interval,
+    read_kv_heads,
+    read_num_layers,
+    read_positive,
+    read_softcap,
+)
 from llmcli.families.windows import read_window, read_windows
 from llmcli.spec import DecoderSpec, LayerSpec
 
@@ -21,7 +28,7 @@ def read(config: ConfigReader) -> DecoderSpec:
     hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
     head_dim = read_head_dim(config, hidden=hidden, heads=heads, absent=256)
     max_positions = config.integer("max_position_embeddings", 131072)
-    pattern = config.integer("sliding_window_pattern", config.integer("_sliding_window_pattern", 6))
+    pattern = read_interval(config, "sliding_window_pattern", 6)
     windows = read_windows(
         config,
         layers=read_num_layers(config, "num_hidden_layers"),
@@ -46,7 +53,10 @@ def read(config: ConfigReader) -> DecoderSpec:
     bias = config.flag("attention_bias", False)
     config.expect("use_bidirectional_attention", False, None)
     config.expect("attn_logit_softcapping", None)
-    config.ignore(["attention_dropout", "cache_implementation", "hidden_act"])
+    # Newer files have the pattern under another name, which nothing reads, and layer_types.
+    config.ignore(
+        ["attention_dropout", "cache_implementation", "hidden_act", "_sliding_window_pattern"]
+    )
     return DecoderSpec(
         vocab_size=config.integer("vocab_size"),
         hidden_size=hidden,
@@ -62,7 +72,7 @@ def read(config: ConfigReader) -> DecoderSpec:
         norm_eps=config.number("rms_norm_eps", 1e-6),
         mlp="gated",
         activation=read_activation(config, "hidden_activation", "gelu_pytorch_tanh"),
-        attn_scale=config.number("query_pre_attn_scalar", 256) ** -0.5,
+        attn_scale=read_positive(config, "query_pre_attn_scalar", 256.0) ** -0.5,
         tie_embeddings=config.flag("tie_word_embeddings", True),
         norm_offset=1.0,
         norm_casts_first=False,

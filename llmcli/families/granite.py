@@ -8,7 +8,7 @@ from llmcli.checkpoint.rules import Rule
 from llmcli.families import hub_names
 from llmcli.families.activations import read_activation
 from llmcli.families.family import Family
-from llmcli.families.sizes import read_head_dim, read_kv_heads, read_num_layers
+from llmcli.families.sizes import read_head_dim, read_kv_heads, read_num_layers, read_positive
 from llmcli.spec import DecoderSpec, LayerSpec
 
 
@@ -39,7 +39,7 @@ def read(config: ConfigReader) -> DecoderSpec:
         attn_out_bias=bias,
         mlp_bias=config.flag("mlp_bias", False),
         embed_scale=config.number("embedding_multiplier", 1.0),
-        logit_scale=1 / config.number("logits_scaling", 1.0),
+        logit_scale=1 / read_positive(config, "logits_scaling", 1.0),
     )
 
 

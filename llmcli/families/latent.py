@@ -69,6 +69,7 @@ def rules(spec: DecoderSpec) -> list[Rule]:
         "kv_b_proj": "kv_b_proj",
         "o_proj": "o_proj",
     }
+    further = f"{{p}}layers.{spec.num_layers}"
     attention = [
         Rename(f"{hub_names.LAYER}.self_attn.{theirs}", f"layers.{{i}}.attn.{ours}")
         for theirs, ours in names.items()
@@ -82,6 +83,6 @@ def rules(spec: DecoderSpec) -> list[Rule]:
             "layers.{i}.mlp.correction_bias",
         ),
         # One layer more predicts the token after the next; generation does not use it.
-        Ignore(f"{{p}}layers.{spec.num_layers}.*"),
+        Ignore(f"{further}.*", witness=f"{further}.eh_proj.weight"),
     ]
     return hub_names.decoder(spec, attention=attention, mlp=mlp)

@@ -8,7 +8,13 @@ from llmcli.checkpoint.rules import Rule
 from llmcli.families import hub_names
 from llmcli.families.activations import read_activation
 from llmcli.families.family import Family
-from llmcli.families.sizes import read_head_dim, read_kv_heads, read_layer_numbers, read_num_layers
+from llmcli.families.sizes import (
+    read_head_dim,
+    read_interval,
+    read_kv_heads,
+    read_layer_numbers,
+    read_num_layers,
+)
 from llmcli.families.windows import read_window
 from llmcli.spec import DecoderSpec, Experts, LayerSpec
 
@@ -21,7 +27,7 @@ def read(config: ConfigReader) -> DecoderSpec:
     slides = config.flag("use_sliding_window", False)
     window = read_window(config, absent=4096) if slides else None
     layers = range(read_num_layers(config, "num_hidden_layers"))
-    step = config.integer("decoder_sparse_step", 1)
+    step = read_interval(config, "decoder_sparse_step", 1)
     dense = read_layer_numbers(config, "mlp_only_layers")
     bias = config.flag("attention_bias", False)
     # How the router was trained; and a key of Qwen2 that nothing reads here.

@@ -55,6 +55,28 @@ def read_kv_heads(config: ConfigReader, heads: int, *, absent: int | None = None
     return config.integer("num_key_value_heads", heads)
 
 
+def read_positive(config: ConfigReader, key: str, default: float) -> float:
+    """A number above 0, as something is divided by it."""
+    value = config.number(key, default)
+    if value <= 0:
+        raise CheckpointError(
+            f"{config.origin} sets {key} to {value:g}, not above 0",
+            hint="correct the config, or fetch it again",
+        )
+    return value
+
+
+def read_interval(config: ConfigReader, key: str, default: int) -> int:
+    """Every how many layers something recurs: at least 1."""
+    value = config.integer(key, default)
+    if value < 1:
+        raise CheckpointError(
+            f"{config.origin} sets {key} to {value}, below 1",
+            hint="correct the config, or fetch it again",
+        )
+    return value
+
+
 def read_layer_numbers(config: ConfigReader, key: str) -> frozenset[int]:
     """A list of whole numbers, such as indices of layers; absent or null is an empty one."""
     values: Any = config.raw(key)

@@ -8,7 +8,13 @@ from llmcli.checkpoint.rules import Rule
 from llmcli.families import hub_names
 from llmcli.families.activations import read_activation
 from llmcli.families.family import Family
-from llmcli.families.sizes import read_flags, read_head_dim, read_kv_heads, read_num_layers
+from llmcli.families.sizes import (
+    read_flags,
+    read_head_dim,
+    read_interval,
+    read_kv_heads,
+    read_num_layers,
+)
 from llmcli.families.windows import read_window, read_windows
 from llmcli.spec import DecoderSpec, LayerSpec
 
@@ -20,7 +26,7 @@ def read(config: ConfigReader) -> DecoderSpec:
     bias = config.flag("attention_bias", False)
     rope = read_rope(config, dim=head_dim, max_positions=max_positions, default_theta=2e6)
     num_layers = read_num_layers(config, "num_hidden_layers")
-    interval = config.integer("no_rope_layer_interval", 4)
+    interval = read_interval(config, "no_rope_layer_interval", 4)
     every = tuple(int((index + 1) % interval != 0) for index in range(num_layers))
     turns = read_flags(config, "no_rope_layers", num_layers, absent=every)
     window = read_window(config, absent=None) if config.flag("use_sliding_window", False) else None

@@ -145,6 +145,10 @@ class DecoderSpec:
                 raise SpecError(f"a window of {window} keys; it must be at least 1")
         if any(layer.sparse for layer in self.layers) and self.experts is None:
             raise SpecError("sparse layers without experts")
+        if self.experts is not None and not 1 <= self.experts.top_k <= self.experts.count:
+            raise SpecError(f"{self.experts.top_k} of {self.experts.count} experts a token")
+        if self.residual_scale != 1 and self.residual in ("post", "parallel", "parallel_shared"):
+            raise SpecError(f"a residual scale does not go with {self.residual} blocks")
         if self.latent is not None:
             _check_latent(self.latent, self.num_heads, self.num_kv_heads, self.head_dim)
 

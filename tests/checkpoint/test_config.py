@@ -111,7 +111,7 @@ def test_unread_key_of_a_real_config_warns_by_name() -> None:
     ("config", "key"),
     [
         ({**TINY, "rope_interleaved": True}, "rope_interleaved"),
-        ({**TINY, "hidden_act": "gelu"}, "hidden_act"),
+        ({**TINY, "hidden_act": "mish"}, "hidden_act"),
         ({"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": True}, "inverse_layer_idx"),
         ({"model_type": "gpt2", "add_cross_attention": True}, "add_cross_attention"),
         ({"model_type": "gpt2", "activation_function": "mish"}, "activation_function"),

@@ -64,7 +64,8 @@ def _ropes(change: Callable[[Rope], Rope | None]) -> Alter:
 
 
 def _without_rope(spec: DecoderSpec) -> DecoderSpec | None:
-    if not any(layer.rope for layer in spec.layers):
+    # Latent attention has a part of each head for it and cannot be without.
+    if spec.latent is not None or not any(layer.rope for layer in spec.layers):
         return None
     return replace(spec, layers=tuple(replace(layer, rope=None) for layer in spec.layers))
 
@@ -290,6 +291,7 @@ ALTERATIONS = [
     Alteration("no cap on logits", "logit_softcap", _set("logit_softcap", None)),
     Alteration("embedding scale", "embed_scale", _set("embed_scale", 1.0)),
     Alteration("logit scale", "logit_scale", _set("logit_scale", 1.0)),
+    Alteration("no sinks", "sinks", _switched_off("sinks")),
     Alteration("no head bias", "head_bias", _switched_off("head_bias")),
     Alteration(
         "top_k",
@@ -317,7 +319,7 @@ ALTERATIONS = [
 SIZES = frozenset(
     """
     vocab_size hidden_size intermediate_size num_heads num_kv_heads head_dim max_positions layers
-    sparse
+    sparse mixer latent linear embed_size
     """.split()
 )
 # Shown to be used by test_norms.py, as they only matter in lower precision.

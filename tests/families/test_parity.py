@@ -18,6 +18,7 @@ from llmcli.generation.params import SamplingParams
 from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
 from llmcli.generation.strategies import make_strategy
+from llmcli.spec import DecoderSpec
 from tests.families.conftest import MakeOracle
 from tests.families.rows import ROWS
 from tests.oracle import NEW, PROMPT, Row, assert_close, write_hub_dialect
@@ -25,6 +26,8 @@ from tests.oracle import NEW, PROMPT, Row, assert_close, write_hub_dialect
 rows = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 cache_kinds = pytest.mark.parametrize("kind", get_args(CacheKind))
 
+# Ids fed in pieces: beyond three windows of 8, and not a multiple of any piece.
+PIECES = 28
 # In bfloat16 (8 bits) our root mean square error against float32 is about that of transformers.
 BFLOAT16_SHARE = 1.25
 
@@ -66,21 +69,26 @@ def test_prefill_then_one_by_one(row: Row, kind: CacheKind, oracle: MakeOracle) 
     theirs = oracle(row)
     expected = theirs.logits
     decoder = theirs.loaded.decoder
+    if _tried_already(decoder.spec, kind):
+        return
     stepper = Stepper(decoder, make_cache(kind, decoder.spec), planned=row.tokens)
     got = [stepper.feed(theirs.ids[:, :PROMPT])]
     got += [stepper.feed(new) for new in theirs.ids[:, PROMPT:].split(1, dim=1)]
     assert_close(torch.cat(got), expected[PROMPT - 1 :])
 
 
+# Without a cache nothing is fed in pieces.
 @pytest.mark.parametrize("chunk", [1, 3, 1000])
-@cache_kinds
+@pytest.mark.parametrize("kind", [kind for kind in get_args(CacheKind) if kind != "none"])
 @rows
 def test_prefill_in_chunks(row: Row, kind: CacheKind, chunk: int, oracle: MakeOracle) -> None:
     theirs = oracle(row)
     decoder = theirs.loaded.decoder
+    if _tried_already(decoder.spec, kind):
+        return
     cache = make_cache(kind, decoder.spec)
     stepper = Stepper(decoder, cache, planned=row.tokens, chunk=chunk)
-    assert_close(stepper.feed(theirs.ids)[0], theirs.logits[-1])
+    assert_close(stepper.feed(theirs.ids[:, :PIECES])[0], theirs.logits[PIECES - 1])
 
 
 @cache_kinds
@@ -89,6 +97,8 @@ def test_greedy_is_generate(row: Row, kind: CacheKind, oracle: MakeOracle) -> No
     theirs = oracle(row)
     prompt = theirs.ids[:, :PROMPT]
     decoder = theirs.loaded.decoder
+    if _tried_already(decoder.spec, kind):
+        return
     stepper = Stepper(decoder, make_cache(kind, decoder.spec), planned=PROMPT + NEW)
     stop = StopRule(frozenset(), NEW, decoder.spec.max_positions - PROMPT)
     tokens = list(make_strategy("greedy", SamplingParams()).run(stepper, prompt[0].tolist(), stop))
@@ -110,6 +120,17 @@ def test_bfloat16(row: Row, oracle: MakeOracle, tmp_path) -> None:
         ours_half = loaded.decoder(theirs.ids, last_only=False)[0]
     assert ours_half.dtype == theirs_half.dtype == torch.bfloat16
     assert _rms(ours_half - exact) <= BFLOAT16_SHARE * _rms(theirs_half - exact)
+
+
+def _tried_already(spec: DecoderSpec, kind: CacheKind) -> bool:
+    """Where no layer has a window, a ring cache is a growing one, store by store."""
+    if kind != "ring" or spec.windowed:
+        return False
+    ring, growing = make_cache("ring", spec), make_cache("growing", spec)
+    assert ring is not None
+    assert growing is not None
+    assert [type(store) for store in ring.stores] == [type(store) for store in growing.stores]
+    return True
 
 
 def _rms(difference: Tensor) -> float:

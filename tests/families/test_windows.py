@@ -73,6 +73,7 @@ def test_qwen(model_type: str, changes: dict[str, Any], windows: list[int | None
         ("smollm3", {"no_rope_layers": [1, 2]}),
         ("mistral", {"sliding_window": 0}),
         ("mistral", {"sliding_window": "8"}),
+        ("gemma3_text", {"sliding_window_pattern": 0}),
     ],
 )
 def test_contradictions_are_refused(model_type: str, changes: dict[str, Any]) -> None:
@@ -138,3 +139,22 @@ def test_smollm3_turns_three_of_four() -> None:
 def test_head_is_tied_by_default_of_the_type(model_type: str, tied: bool) -> None:
     config = {key: value for key, value in TINY.items() if key != "tie_word_embeddings"}
     assert read_spec({**config, "model_type": model_type})[1].tie_embeddings is tied
+
+
+@pytest.mark.parametrize(
+    ("model_type", "key", "value"),
+    [
+        ("gemma2", "query_pre_attn_scalar", 0),
+        ("gemma3_text", "query_pre_attn_scalar", -4),
+        ("granite", "logits_scaling", 0),
+        ("smollm3", "no_rope_layer_interval", 0),
+        ("qwen3_moe", "decoder_sparse_step", 0),
+        ("qwen3_moe", "mlp_only_layers", [0.5]),
+        ("mixtral", "num_experts_per_tok", 9),
+        ("mixtral", "num_experts_per_tok", 0),
+    ],
+)
+def test_impossible_numbers_are_refused(model_type: str, key: str, value: object) -> None:
+    with pytest.raises(CheckpointError) as caught:
+        _spec(model_type, **{key: value})
+    assert key in caught.value.message or "experts" in caught.value.message

@@ -26,7 +26,7 @@ def _config(*, scaling: dict[str, Any] | None = None, **changes: Any) -> Any:
         "v_head_dim": 16,
         "n_routed_experts": 4,
         "num_experts_per_tok": 2,
-        "max_position_embeddings": 128,
+        "max_position_embeddings": 1024,
         "rms_norm_eps": 0.03,
         "rope_parameters": {"rope_type": "default", "rope_theta": 700.0, **(scaling or {})},
     }
@@ -35,12 +35,13 @@ def _config(*, scaling: dict[str, Any] | None = None, **changes: Any) -> Any:
 
 _YARN = {
     "rope_type": "yarn",
+    "rope_theta": 300.0,
     "factor": 4.0,
     "beta_fast": 8,
     "beta_slow": 1,
     "mscale": 0.9,
     "mscale_all_dim": 0.7,
-    "original_max_position_embeddings": 32,
+    "original_max_position_embeddings": 256,
 }
 
 ROWS = [

@@ -29,7 +29,7 @@ def _config(*, scaling: dict[str, Any] | None = None, **changes: Any) -> Any:
         "num_experts_per_tok": 3,
         "n_group": 4,
         "topk_group": 2,
-        "max_position_embeddings": 128,
+        "max_position_embeddings": 1024,
         "rms_norm_eps": 0.03,
         "rope_parameters": {"rope_type": "default", "rope_theta": 700.0, **(scaling or {})},
     }
@@ -38,12 +38,13 @@ def _config(*, scaling: dict[str, Any] | None = None, **changes: Any) -> Any:
 
 _YARN = {
     "rope_type": "yarn",
+    "rope_theta": 300.0,
     "factor": 4.0,
     "beta_fast": 8,
     "beta_slow": 1,
     "mscale": 1.0,
     "mscale_all_dim": 1.0,
-    "original_max_position_embeddings": 32,
+    "original_max_position_embeddings": 256,
 }
 
 ROWS = [
@@ -67,7 +68,6 @@ ROWS = [
             norm_topk_prob=False,
             routed_scaling_factor=1.0,
             n_shared_experts=2,
-            num_hidden_layers=1,
             first_k_dense_replace=0,
         ),
     ),

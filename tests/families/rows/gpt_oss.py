@@ -16,7 +16,7 @@ _YARN = {
     "beta_fast": 8.0,
     "beta_slow": 1.0,
     "truncate": False,
-    "original_max_position_embeddings": 32,
+    "original_max_position_embeddings": 256,
 }
 
 
@@ -31,7 +31,7 @@ def _config(**changes: Any) -> Any:
         "head_dim": 16,
         "num_local_experts": 4,
         "num_experts_per_tok": 2,
-        "max_position_embeddings": 128,
+        "max_position_embeddings": 1024,
         "sliding_window": 7,
         "rms_norm_eps": 0.03,
         "rope_parameters": dict(_YARN),
