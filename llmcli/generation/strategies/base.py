@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
 from llmcli.generation.token import Token
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategyOptions:
+    """What a strategy is told besides the sampling parameters.
+
+    `top_logprobs` candidates are reported with each token. `line_break_ids` are the ids whose
+    text breaks a line: no repetition is followed over them, and XTC spares them.
+    """
+
+    top_logprobs: int = 0
+    line_break_ids: frozenset[int] = frozenset()
 
 
 class Strategy(Protocol):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from llmcli.generation.finite import check_finite
 from llmcli.generation.params import SamplingParams
-from llmcli.generation.processors import Processor, make_processors
-from llmcli.generation.sampler import Sampler
+from llmcli.generation.processors import Surroundings, make_processors
+from llmcli.generation.sampler import Mirostat, Sampler
 from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
+from llmcli.generation.strategies.base import StrategyOptions
 from llmcli.generation.token import Token
 
 # (processed logits [1,V]) -> chosen ids [1]
@@ -20,55 +22,71 @@ Pick = Callable[[Tensor], Tensor]
 
 
 class _Sequential:
-    """One row, one token a step."""
+    """One row, one token a step. A subclass says how a token is picked."""
 
-    def __init__(self, processors: list[Processor], pick: Pick, top_logprobs: int) -> None:
-        self._processors = processors
-        self._pick = pick
-        self._top = top_logprobs
+    sampling = False
+
+    def __init__(self, params: SamplingParams, options: StrategyOptions) -> None:
+        self._params = params
+        self._options = options
+
+    def make_pick(self) -> tuple[Pick, torch.Generator | None]:
+        """How ids are picked, and the generator that the chain may draw from."""
+        return _best, None
 
     def run(self, stepper: Stepper, prompt_ids: Sequence[int], stop: StopRule) -> Iterator[Token]:
         if stop.budget < 1:
             return
+        pick, generator = self.make_pick()
+        chain = make_processors(
+            self._params,
+            sampling=self.sampling,
+            surroundings=Surroundings(len(prompt_ids), stop.stop_ids, self._options.line_break_ids),
+            generator=generator,
+        )
         new = torch.tensor([prompt_ids], dtype=torch.long, device=stepper.decoder.device)
         for produced in range(1, stop.budget + 1):
-            logits = stepper.feed(new)
-            token, new = self._choose(logits, stepper, produced)
+            logits = shaped = stepper.feed(new)
+            for _, process in chain:
+                shaped = process(stepper.ids, shaped)
+            chosen = pick(shaped)
+            token = self._token(logits, chosen, stepper, produced)
+            new = chosen[:, None]
             reason = stop.reason(token.id, produced)
-            yield Token(token.id, token.logprob, token.top, reason)
+            yield replace(token, finish_reason=reason) if reason else token
             if reason:
                 return
 
-    def _choose(self, logits: Tensor, stepper: Stepper, step: int) -> tuple[Token, Tensor]:
-        shaped = logits
-        for process in self._processors:
-            shaped = process(stepper.ids, shaped)
-        chosen = self._pick(shaped)
+    def _token(self, logits: Tensor, chosen: Tensor, stepper: Stepper, step: int) -> Token:
         total = logits.logsumexp(-1)
         logprob = logits.gather(-1, chosen[:, None])[:, 0] - total
         # One copy to the host a step: the id, its logprob and the sum that shows any NaN or inf.
         facts = torch.stack((chosen.double(), logprob.double(), logits.sum(-1).double()))
         id_, logprob_, sum_ = facts[:, 0].tolist()
         check_finite(sum_, stepper, step)
-        top = _likeliest(logits - total[:, None], self._top)
-        return Token(int(id_), logprob_, top), chosen[:, None]
+        top = _likeliest(logits - total[:, None], self._options.top_logprobs)
+        return Token(int(id_), logprob_, top)
 
 
 class Greedy(_Sequential):
     """The likeliest token, always."""
 
-    def __init__(self, params: SamplingParams, top_logprobs: int = 0) -> None:
-        chain = make_processors(params, sampling=False)
-        super().__init__(chain, _best, top_logprobs)
-
 
 class Sample(_Sequential):
     """A token drawn from the distribution that the processors leave; at temperature 0, greedy."""
 
-    def __init__(self, params: SamplingParams, top_logprobs: int = 0) -> None:
-        drawing = params.temperature > 0
-        pick = Sampler(params.seed).draw if drawing else _best
-        super().__init__(make_processors(params, sampling=drawing), pick, top_logprobs)
+    def __init__(self, params: SamplingParams, options: StrategyOptions) -> None:
+        super().__init__(params, options)
+        self.sampling = params.temperature > 0
+
+    def make_pick(self) -> tuple[Pick, torch.Generator | None]:
+        params = self._params
+        if not self.sampling:
+            return _best, None
+        sampler = Sampler(params.seed)
+        if params.mirostat_tau:
+            sampler = Mirostat(params.seed, tau=params.mirostat_tau, eta=params.mirostat_eta)
+        return sampler.draw, sampler.generator
 
 
 def _best(logits: Tensor) -> Tensor:
