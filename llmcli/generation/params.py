@@ -9,9 +9,20 @@ from typing import Any
 from llmcli.errors import UsageError
 
 
-def _param(default: Any, low: float = 0, high: float = math.inf, *, above: bool = False) -> Any:
-    """A neutral default and the range in which values lie; `above` leaves `low` itself out."""
-    return field(default=default, metadata={"low": low, "high": high, "above": above})
+def _param(
+    default: Any,
+    low: float = 0,
+    high: float = math.inf,
+    *,
+    above: bool = False,
+    sampling: bool = False,
+) -> Any:
+    """A neutral default and the range in which values lie; `above` leaves `low` itself out.
+
+    `sampling` marks what is read only where a token is drawn.
+    """
+    limits = {"low": low, "high": high, "above": above}
+    return field(default=default, metadata={"limits": limits, "sampling": sampling})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,18 +38,18 @@ class SamplingParams:
     Raises UsageError naming the value and its range.
     """
 
-    temperature: float = _param(1.0)
-    top_k: int = _param(0)
-    top_p: float = _param(1.0, 0, 1)
-    min_p: float = _param(0.0, 0, 1)
-    typical_p: float = _param(1.0, 0, 1)
-    top_n_sigma: float = _param(0.0)
-    epsilon_cutoff: float = _param(0.0, 0, 1)
-    eta_cutoff: float = _param(0.0, 0, 1)
-    xtc_probability: float = _param(0.0, 0, 1)
-    xtc_threshold: float = _param(0.1, 0, 0.5)
-    mirostat_tau: float = _param(0.0)
-    mirostat_eta: float = _param(0.1, 0, 1, above=True)
+    temperature: float = _param(1.0, sampling=True)
+    top_k: int = _param(0, sampling=True)
+    top_p: float = _param(1.0, 0, 1, sampling=True)
+    min_p: float = _param(0.0, 0, 1, sampling=True)
+    typical_p: float = _param(1.0, 0, 1, sampling=True)
+    top_n_sigma: float = _param(0.0, sampling=True)
+    epsilon_cutoff: float = _param(0.0, 0, 1, sampling=True)
+    eta_cutoff: float = _param(0.0, 0, 1, sampling=True)
+    xtc_probability: float = _param(0.0, 0, 1, sampling=True)
+    xtc_threshold: float = _param(0.1, 0, 0.5, sampling=True)
+    mirostat_tau: float = _param(0.0, sampling=True)
+    mirostat_eta: float = _param(0.1, 0, 1, above=True, sampling=True)
     repetition_penalty: float = _param(1.0, above=True)
     repetition_last: int = _param(0)
     presence_penalty: float = _param(0.0, -math.inf)
@@ -48,7 +59,7 @@ class SamplingParams:
     dry_base: float = _param(1.75, 1)
     dry_allowed_length: int = _param(2, 1)
     min_new_tokens: int = _param(0)
-    seed: int | None = _param(None, 0, 2**63 - 1)
+    seed: int | None = _param(None, 0, 2**63 - 1, sampling=True)
     logit_bias: tuple[tuple[int, float], ...] = ()
     suppress: tuple[int, ...] = ()
 
@@ -56,7 +67,7 @@ class SamplingParams:
         for one in fields(self):
             value = getattr(self, one.name)
             if one.metadata and value is not None:
-                _check(one.name.replace("_", "-"), value, **one.metadata)
+                _check(one.name.replace("_", "-"), value, **one.metadata["limits"])
         for id_, bias in self.logit_bias:
             if not math.isfinite(bias):
                 raise UsageError(
@@ -66,6 +77,8 @@ class SamplingParams:
 
 
 SAMPLING_KEYS = tuple(one.name for one in fields(SamplingParams))
+# Read only where a token is drawn; every strategy reads the rest.
+SAMPLING_ONLY = tuple(one.name for one in fields(SamplingParams) if one.metadata.get("sampling"))
 
 
 def _check(name: str, value: float, *, low: float, high: float, above: bool) -> None:

@@ -37,16 +37,16 @@ class Mirostat(Sampler):
     def __init__(self, seed: int | None, *, tau: float, eta: float) -> None:
         super().__init__(seed)
         self._tau, self._eta = tau, eta
-        self._bar = 2 * tau
+        self.bar = 2 * tau
 
     def draw(self, logits: Tensor) -> Tensor:
         assert logits.shape[0] == 1
         bits = -logits.log_softmax(-1) / math.log(2)
-        hidden = (bits > self._bar) & (bits > bits.amin(-1, keepdim=True))
+        hidden = (bits > self.bar) & (bits > bits.amin(-1, keepdim=True))
         kept = logits.masked_fill(hidden, float("-inf"))
         chosen = super().draw(kept)
         surprise = -kept.log_softmax(-1).gather(-1, chosen[:, None]).item() / math.log(2)
-        self._bar -= self._eta * (surprise - self._tau)
+        self.bar -= self._eta * (surprise - self._tau)
         return chosen
 
 

@@ -126,7 +126,9 @@ def test_incomplete_scaling_is_refused(scaling: object, word: str) -> None:
     assert word in caught.value.message
 
 
-@pytest.mark.parametrize("theta", [0, -1.0, float("inf"), "1e4", True, pytest.param(10**400, id="huge")])
+@pytest.mark.parametrize(
+    "theta", [0, -1.0, float("inf"), "1e4", True, pytest.param(10**400, id="huge")]
+)
 def test_impossible_theta_is_refused(theta: object) -> None:
     with pytest.raises(CheckpointError, match="rope_theta"):
         _read(rope_theta=theta)

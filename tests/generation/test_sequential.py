@@ -6,10 +6,15 @@ import pytest
 import torch
 
 from llmcli.cache import CacheKind, make_cache
-from llmcli.generation.params import SAMPLING_KEYS, SamplingParams
+from llmcli.generation.params import SamplingParams
 from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
-from llmcli.generation.strategies import READS, STRATEGY_NAMES, StrategyName, make_strategy
+from llmcli.generation.strategies import (
+    STRATEGY_NAMES,
+    StrategyName,
+    StrategyOptions,
+    make_strategy,
+)
 from llmcli.generation.token import Token
 from llmcli.model import Decoder
 from llmcli.spec import DecoderSpec
@@ -33,7 +38,9 @@ def _run(
     top: int = 0,
 ) -> list[Token]:
     stepper = Stepper(decoder, make_cache(kind, decoder.spec))
-    strategy = make_strategy(name, params or SamplingParams(seed=5), top_logprobs=top)
+    strategy = make_strategy(
+        name, params or SamplingParams(seed=5), StrategyOptions(top_logprobs=top)
+    )
     return list(strategy.run(stepper, PROMPT, StopRule(stop_ids, new, room)))
 
 
@@ -197,11 +204,18 @@ def test_filters_bound_what_is_drawn() -> None:
     assert set(_ids(_run(decoder, "sample", params, new=40))) == {0, 1}
 
 
-# the registry
+# what the chain is told of the run
 
 
-def test_each_strategy_says_what_it_reads() -> None:
-    assert set(READS) == set(STRATEGY_NAMES)
-    assert all(keys <= set(SAMPLING_KEYS) for keys in READS.values())
-    # Every parameter is read by some strategy.
-    assert frozenset().union(*READS.values()) == set(SAMPLING_KEYS)
+def test_stop_ids_wait_for_the_least_number_of_new_tokens() -> None:
+    decoder = _constant([1.0, 5.0, 0.0, 0.0, 0.0])
+    for least, expected in ((0, [1]), (3, [0, 0, 0, 1])):
+        params = SamplingParams(min_new_tokens=least)
+        assert _ids(_run(decoder, "greedy", params, stop_ids=frozenset({1}))) == expected
+
+
+def test_prompt_ids_do_not_count_as_said() -> None:
+    """PROMPT holds 1, 2 and 3: a presence penalty falls only on what is generated."""
+    decoder = _constant([0.0, 3.0, 2.0, 1.0, -5.0])
+    params = SamplingParams(presence_penalty=10.0)
+    assert _ids(_run(decoder, "greedy", params, new=4)) == [1, 2, 3, 0]

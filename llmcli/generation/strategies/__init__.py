@@ -17,14 +17,6 @@ _MAKERS: Mapping[StrategyName, Callable[[SamplingParams, StrategyOptions], Strat
     "sample": Sample,
 }
 
-# Read only where a token is drawn; every strategy reads the rest.
-SAMPLING_ONLY = frozenset(
-    """
-    temperature top_k top_p min_p typical_p top_n_sigma epsilon_cutoff eta_cutoff
-    xtc_probability xtc_threshold mirostat_tau mirostat_eta seed
-    """.split()
-)
-
 
 def make_strategy(
     name: StrategyName, params: SamplingParams, options: StrategyOptions | None = None
@@ -34,7 +26,6 @@ def make_strategy(
 
 
 __all__ = [
-    "SAMPLING_ONLY",
     "STRATEGY_NAMES",
     "Strategy",
     "StrategyName",
