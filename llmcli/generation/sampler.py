@@ -24,8 +24,11 @@ class Sampler:
 
     def draw(self, logits: Tensor) -> Tensor:
         """Ids [B] from logits [B,V]; an id cut to -inf is never drawn."""
-        uniform = torch.rand(logits.shape[0], 1, generator=self.generator, dtype=torch.float64)
-        return invert(logits, uniform.to(logits.device))
+        return invert(logits, self.uniform(logits.shape[0]).to(logits.device))
+
+    def uniform(self, rows: int = 1) -> Tensor:
+        """Numbers [rows,1] in [0, 1), float64 on the CPU."""
+        return torch.rand(rows, 1, generator=self.generator, dtype=torch.float64)
 
 
 class Mirostat(Sampler):

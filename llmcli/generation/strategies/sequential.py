@@ -14,7 +14,7 @@ from llmcli.generation.processors import Surroundings, make_processors
 from llmcli.generation.sampler import Mirostat, Sampler
 from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
-from llmcli.generation.strategies.base import StrategyOptions
+from llmcli.generation.strategies.base import StrategyOptions, likeliest
 from llmcli.generation.token import Token
 
 # (processed logits [1,V]) -> chosen ids [1]
@@ -64,7 +64,7 @@ class _Sequential:
         facts = torch.stack((chosen.double(), logprob.double(), logits.sum(-1).double()))
         id_, logprob_, sum_ = facts[:, 0].tolist()
         check_finite(sum_, stepper, step)
-        top = _likeliest(logits - total[:, None], self._options.top_logprobs)
+        top = likeliest(logits - total[:, None], self._options.top_logprobs)
         return Token(int(id_), logprob_, top)
 
 
@@ -91,10 +91,3 @@ class Sample(_Sequential):
 
 def _best(logits: Tensor) -> Tensor:
     return logits.argmax(-1)
-
-
-def _likeliest(logprobs: Tensor, count: int) -> tuple[tuple[int, float], ...]:
-    if not count:
-        return ()
-    best = logprobs[0].topk(min(count, logprobs.shape[-1]))
-    return tuple(zip(best.indices.tolist(), best.values.tolist(), strict=True))
