@@ -3,26 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, fields
 
 from llmcli.errors import UsageError
-
-
-def _param(
-    default: Any,
-    low: float = 0,
-    high: float = math.inf,
-    *,
-    above: bool = False,
-    sampling: bool = False,
-) -> Any:
-    """A neutral default and the range in which values lie; `above` leaves `low` itself out.
-
-    `sampling` marks what is read only where a token is drawn.
-    """
-    limits = {"low": low, "high": high, "above": above}
-    return field(default=default, metadata={"limits": limits, "sampling": sampling})
+from llmcli.generation.ranges import check_ranges, ranged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,36 +22,33 @@ class SamplingParams:
     Raises UsageError naming the value and its range.
     """
 
-    temperature: float = _param(1.0, sampling=True)
-    top_k: int = _param(0, sampling=True)
-    top_p: float = _param(1.0, 0, 1, sampling=True)
-    min_p: float = _param(0.0, 0, 1, sampling=True)
-    typical_p: float = _param(1.0, 0, 1, sampling=True)
-    top_n_sigma: float = _param(0.0, sampling=True)
-    epsilon_cutoff: float = _param(0.0, 0, 1, sampling=True)
-    eta_cutoff: float = _param(0.0, 0, 1, sampling=True)
-    xtc_probability: float = _param(0.0, 0, 1, sampling=True)
-    xtc_threshold: float = _param(0.1, 0, 0.5, sampling=True)
-    mirostat_tau: float = _param(0.0, sampling=True)
-    mirostat_eta: float = _param(0.1, 0, 1, above=True, sampling=True)
-    repetition_penalty: float = _param(1.0, above=True)
-    repetition_last: int = _param(0)
-    presence_penalty: float = _param(0.0, -math.inf)
-    frequency_penalty: float = _param(0.0, -math.inf)
-    no_repeat_ngram: int = _param(0)
-    dry_multiplier: float = _param(0.0)
-    dry_base: float = _param(1.75, 1)
-    dry_allowed_length: int = _param(2, 1)
-    min_new_tokens: int = _param(0)
-    seed: int | None = _param(None, 0, 2**63 - 1, sampling=True)
+    temperature: float = ranged(1.0, sampling=True)
+    top_k: int = ranged(0, sampling=True)
+    top_p: float = ranged(1.0, 0, 1, sampling=True)
+    min_p: float = ranged(0.0, 0, 1, sampling=True)
+    typical_p: float = ranged(1.0, 0, 1, sampling=True)
+    top_n_sigma: float = ranged(0.0, sampling=True)
+    epsilon_cutoff: float = ranged(0.0, 0, 1, sampling=True)
+    eta_cutoff: float = ranged(0.0, 0, 1, sampling=True)
+    xtc_probability: float = ranged(0.0, 0, 1, sampling=True)
+    xtc_threshold: float = ranged(0.1, 0, 0.5, sampling=True)
+    mirostat_tau: float = ranged(0.0, sampling=True)
+    mirostat_eta: float = ranged(0.1, 0, 1, above=True, sampling=True)
+    repetition_penalty: float = ranged(1.0, above=True)
+    repetition_last: int = ranged(0)
+    presence_penalty: float = ranged(0.0, -math.inf)
+    frequency_penalty: float = ranged(0.0, -math.inf)
+    no_repeat_ngram: int = ranged(0)
+    dry_multiplier: float = ranged(0.0)
+    dry_base: float = ranged(1.75, 1)
+    dry_allowed_length: int = ranged(2, 1)
+    min_new_tokens: int = ranged(0)
+    seed: int | None = ranged(None, 0, 2**63 - 1, sampling=True)
     logit_bias: tuple[tuple[int, float], ...] = ()
     suppress: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if one.metadata and value is not None:
-                _check(one.name.replace("_", "-"), value, **one.metadata["limits"])
+        check_ranges(self)
         for id_, bias in self.logit_bias:
             if not math.isfinite(bias):
                 raise UsageError(
@@ -79,20 +60,3 @@ class SamplingParams:
 SAMPLING_KEYS = tuple(one.name for one in fields(SamplingParams))
 # Read only where a token is drawn; every strategy reads the rest.
 SAMPLING_ONLY = tuple(one.name for one in fields(SamplingParams) if one.metadata.get("sampling"))
-
-
-def _check(name: str, value: float, *, low: float, high: float, above: bool) -> None:
-    # NaN fails every comparison, so it is refused as well; infinity is never a setting.
-    inside = low < value <= high if above else low <= value <= high
-    if inside and not math.isinf(value):
-        return
-    if math.isinf(high) and math.isinf(low):
-        wanted = "be a finite number"
-    elif math.isinf(high):
-        wanted = f"be {'above' if above else 'at least'} {low:g} and finite"
-    else:
-        wanted = f"lie between {low:g}{' (left out)' if above else ''} and {high:g}"
-    raise UsageError(
-        f"{name} is {value:g}; it must {wanted}",
-        hint=f"see --{name} in `llmcli generate --help`",
-    )

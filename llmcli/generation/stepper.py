@@ -7,6 +7,7 @@ prefix reuse and roll-back; no strategy knows whether there is a cache.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -40,11 +41,23 @@ class Stepper:
 
     def feed(self, new: Tensor) -> Tensor:
         """Append `new` and return float32 (or wider) logits [B,V] for the token after it."""
-        return self._feed(new, last_only=True)[:, -1]
+        return _widened(self._feed(new, partial(self.decoder, last_only=True)))[:, -1]
 
     def feed_each(self, new: Tensor) -> Tensor:
         """Append `new` and return logits [B,T,V] for the token after each of its ids."""
-        return self._feed(new, last_only=False)[:, -new.shape[1] :]
+        logits = self._feed(new, partial(self.decoder, last_only=False))
+        return _widened(logits)[:, -new.shape[1] :]
+
+    def feed_with_states(self, new: Tensor) -> tuple[Tensor, Tensor]:
+        """Append `new`; the normed streams [B,T,C] at its ids, and logits [B,V] after the last."""
+        held = self.ids.shape[1]
+        if self.cache is not None and self.cache.length > held:
+            # A prefix left in the cache by an earlier run has no streams: it is computed anew.
+            self.cache.rewind(self.cache.length - held)
+        streams = self._feed(new, self.decoder.hidden)[:, -new.shape[1] :]
+        with torch.inference_mode():
+            logits = self.decoder.unembed(streams[:, -1:])[:, -1]
+            return _widened(self.decoder.norm(streams)), _widened(logits)
 
     def reorder(self, rows: Tensor) -> None:
         """Make row n a copy of the former row `rows[n]`; the number of rows may change."""
@@ -52,13 +65,12 @@ class Stepper:
         if self.cache is not None:
             self.cache.reorder(rows)
 
-    def _feed(self, new: Tensor, *, last_only: bool) -> Tensor:
+    def _feed(self, new: Tensor, forward: Callable[..., Tensor]) -> Tensor:
         held = self.ids.expand(new.shape[0], -1) if self.ids.shape[1] == 0 else self.ids
         self.ids = torch.cat((held, new), 1)
         pending = self.ids if self.cache is None else self.ids[:, self.cache.length :]
         with torch.inference_mode():
-            logits = self._run(pending, last_only=last_only)
-            return logits.to(torch.promote_types(logits.dtype, torch.float32))
+            return self._run(pending, forward)
 
     def rewind(self, count: int) -> None:
         """Forget the last `count` ids, in the cache as well where they reached it.
@@ -72,20 +84,23 @@ class Stepper:
         if self.cache is not None and self.cache.length > self.ids.shape[1]:
             self.cache.rewind(self.cache.length - self.ids.shape[1])
 
-    def _run(self, pending: Tensor, *, last_only: bool) -> Tensor:
+    def _run(self, pending: Tensor, forward: Callable[..., Tensor]) -> Tensor:
         total = pending.shape[1]
         if self.cache is None or total <= self._chunk:
-            logits: Tensor = self.decoder(pending, self.cache, last_only=last_only)
+            out = forward(pending, self.cache)
             self._report(total, total)
-            return logits
+            return out
         pieces: list[Tensor] = []
         for start in range(0, total, self._chunk):
             piece = pending[:, start : start + self._chunk]
-            logits = self.decoder(piece, self.cache, last_only=last_only)
-            pieces = [logits] if last_only else [*pieces, logits]
+            pieces.append(forward(piece, self.cache))
             self._report(start + piece.shape[1], total)
         return torch.cat(pieces, 1)
 
     def _report(self, done: int, total: int) -> None:
         if self._on_progress is not None and total > 1:
             self._on_progress(done, total)
+
+
+def _widened(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -67,9 +67,14 @@ class Decoder(nn.Module):
         self, ids: Tensor, cache: KVCache | None = None, *, last_only: bool = True
     ) -> Tensor:
         """Logits [B,1,V] of the last id, or of all of them [B,T,V]."""
+        x = self.hidden(ids, cache)
+        return self.unembed(x[:, -1:] if last_only else x)
+
+    def hidden(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
+        """The residual stream [B,T,C] after the last layer, as `unembed` takes it."""
         start, new = (cache.length if cache is not None else 0), ids.shape[1]
         positions = torch.arange(start, start + new, device=ids.device)
-        x = self.embed_tokens(ids)  # [B,T,C]
+        x: Tensor = self.embed_tokens(ids)  # [B,T,C]
         if self.embed_positions is not None:
             x = x + self.embed_positions(positions + self._offset)
         contexts = self._contexts(positions, start + new, cache, x.dtype)
@@ -77,7 +82,7 @@ class Decoder(nn.Module):
             x = block(x, index, contexts[self._ropes[index]])
         if cache is not None:
             cache.advance(new)
-        return self.unembed(x[:, -1:] if last_only else x)
+        return x
 
     def unembed(self, x: Tensor) -> Tensor:
         """The residual stream [B,T,C] through the final norm and the head: logits [B,T,V]."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from torch import Tensor
 
+from llmcli.errors import UsageError
+from llmcli.generation.ranges import check_ranges, ranged
 from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
 from llmcli.generation.token import Token
@@ -21,19 +24,36 @@ class StrategyOptions:
 
     `top_logprobs` candidates are reported with each token. `line_break_ids` are the ids whose
     text breaks a line: no repetition is followed over them, and XTC spares them. `sampling` is
-    for strategies that can draw or choose the likeliest. The rest is read by the strategies
-    that its names speak of.
+    for strategies that can draw or choose the likeliest. Beam search, speculative decoding and
+    contrastive search read the rest, in this order.
+
+    Raises UsageError naming the value and its range.
     """
 
-    top_logprobs: int = 0
+    top_logprobs: int = ranged(0)
     line_break_ids: frozenset[int] = frozenset()
     sampling: bool = False
-    num_beams: int = 4
-    num_beam_groups: int = 1
-    diversity_penalty: float = 0.0
-    length_penalty: float = 1.0
+    num_beams: int = ranged(4, 1)
+    num_beam_groups: int = ranged(1, 1)
+    diversity_penalty: float = ranged(0.0)
+    length_penalty: float = ranged(1.0, -math.inf)
     early_stopping: EarlyStopping = "off"
-    num_draft_tokens: int = 5
+    num_draft_tokens: int = ranged(5, 1)
+    penalty_alpha: float = ranged(0.6, 0, 1)
+    num_candidates: int = ranged(4, 1)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        if self.num_beams % self.num_beam_groups:
+            raise UsageError(
+                f"{self.num_beams} beams cannot be split into {self.num_beam_groups} groups",
+                hint="--num-beams must be a multiple of --num-beam-groups",
+            )
+        if self.diversity_penalty and self.num_beam_groups == 1:
+            raise UsageError(
+                f"diversity-penalty is {self.diversity_penalty:g}, but there is one group of beams",
+                hint="--num-beam-groups 2 or more makes groups that can differ",
+            )
 
 
 class Strategy(Protocol):

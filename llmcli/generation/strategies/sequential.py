@@ -8,13 +8,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from llmcli.generation.finite import check_finite
 from llmcli.generation.params import SamplingParams
 from llmcli.generation.processors import Surroundings, make_processors
 from llmcli.generation.sampler import Mirostat, Sampler
 from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
-from llmcli.generation.strategies.base import StrategyOptions, likeliest
+from llmcli.generation.strategies.base import StrategyOptions
+from llmcli.generation.strategies.scored import scored
 from llmcli.generation.token import Token
 
 # (processed logits [1,V]) -> chosen ids [1]
@@ -50,22 +50,12 @@ class _Sequential:
             for _, process in chain:
                 shaped = process(stepper.ids, shaped)
             chosen = pick(shaped)
-            token = self._token(logits, chosen, stepper, produced)
+            token = scored(logits, chosen, stepper, step=produced, top=self._options.top_logprobs)
             new = chosen[:, None]
             reason = stop.reason(token.id, produced)
             yield replace(token, finish_reason=reason) if reason else token
             if reason:
                 return
-
-    def _token(self, logits: Tensor, chosen: Tensor, stepper: Stepper, step: int) -> Token:
-        total = logits.logsumexp(-1)
-        logprob = logits.gather(-1, chosen[:, None])[:, 0] - total
-        # One copy to the host a step: the id, its logprob and the sum that shows any NaN or inf.
-        facts = torch.stack((chosen.double(), logprob.double(), logits.sum(-1).double()))
-        id_, logprob_, sum_ = facts[:, 0].tolist()
-        check_finite(sum_, stepper, step)
-        top = likeliest(logits - total[:, None], self._options.top_logprobs)
-        return Token(int(id_), logprob_, top)
 
 
 class Greedy(_Sequential):
