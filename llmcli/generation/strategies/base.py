@@ -16,6 +16,7 @@ from llmcli.generation.stop import StopRule
 from llmcli.generation.token import Token
 
 EarlyStopping = Literal["on", "off", "never"]
+DolaLayers = Literal["low", "high"] | tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +25,8 @@ class StrategyOptions:
 
     `top_logprobs` candidates are reported with each token. `line_break_ids` are the ids whose
     text breaks a line: no repetition is followed over them, and XTC spares them. `sampling` is
-    for strategies that can draw or choose the likeliest. Beam search, speculative decoding and
-    contrastive search read the rest, in this order.
+    for strategies that can draw or choose the likeliest. Beam search, speculative decoding,
+    contrastive search and DoLa read the rest, in this order.
 
     Raises UsageError naming the value and its range.
     """
@@ -41,6 +42,7 @@ class StrategyOptions:
     num_draft_tokens: int = ranged(5, 1)
     penalty_alpha: float = ranged(0.6, 0, 1)
     num_candidates: int = ranged(4, 1)
+    dola_layers: DolaLayers = "low"
 
     def __post_init__(self) -> None:
         check_ranges(self)

@@ -19,34 +19,44 @@ from llmcli.generation.token import Token
 
 # (processed logits [1,V]) -> chosen ids [1]
 Pick = Callable[[Tensor], Tensor]
+# new ids [1,T] -> the decoder's own logits [1,V], and those that the chain begins with
+Source = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
-class _Sequential:
-    """One row, one token a step. A subclass says how a token is picked."""
+class Sequential:
+    """One row, one token a step. A subclass says where logits come from and how a token is picked.
 
-    sampling = False
+    `sampling` is whether tokens are drawn; at temperature 0 none is.
+    """
 
-    def __init__(self, params: SamplingParams, options: StrategyOptions) -> None:
+    def __init__(self, params: SamplingParams, options: StrategyOptions, *, sampling: bool) -> None:
         self._params = params
         self._options = options
+        self._sampling = sampling and params.temperature > 0
 
-    def make_pick(self) -> tuple[Pick, torch.Generator | None]:
-        """How ids are picked, and the generator that the chain may draw from."""
-        return _best, None
+    def make_source(self, stepper: Stepper) -> Source:
+        """How new ids are fed, and what comes of it."""
+
+        def feed(new: Tensor) -> tuple[Tensor, Tensor]:
+            logits = stepper.feed(new)
+            return logits, logits
+
+        return feed
 
     def run(self, stepper: Stepper, prompt_ids: Sequence[int], stop: StopRule) -> Iterator[Token]:
         if stop.budget < 1:
             return
-        pick, generator = self.make_pick()
+        feed = self.make_source(stepper)
+        pick, generator = self._make_pick()
         chain = make_processors(
             self._params,
-            sampling=self.sampling,
+            sampling=self._sampling,
             surroundings=Surroundings(len(prompt_ids), stop.stop_ids, self._options.line_break_ids),
             generator=generator,
         )
         new = torch.tensor([prompt_ids], dtype=torch.long, device=stepper.decoder.device)
         for produced in range(1, stop.budget + 1):
-            logits = shaped = stepper.feed(new)
+            logits, shaped = feed(new)
             for _, process in chain:
                 shaped = process(stepper.ids, shaped)
             chosen = pick(shaped)
@@ -57,26 +67,29 @@ class _Sequential:
             if reason:
                 return
 
-
-class Greedy(_Sequential):
-    """The likeliest token, always."""
-
-
-class Sample(_Sequential):
-    """A token drawn from the distribution that the processors leave; at temperature 0, greedy."""
-
-    def __init__(self, params: SamplingParams, options: StrategyOptions) -> None:
-        super().__init__(params, options)
-        self.sampling = params.temperature > 0
-
-    def make_pick(self) -> tuple[Pick, torch.Generator | None]:
+    def _make_pick(self) -> tuple[Pick, torch.Generator | None]:
+        """How ids are picked, and the generator that the chain may draw from."""
         params = self._params
-        if not self.sampling:
+        if not self._sampling:
             return _best, None
         sampler = Sampler(params.seed)
         if params.mirostat_tau:
             sampler = Mirostat(params.seed, tau=params.mirostat_tau, eta=params.mirostat_eta)
         return sampler.draw, sampler.generator
+
+
+class Greedy(Sequential):
+    """The likeliest token, always."""
+
+    def __init__(self, params: SamplingParams, options: StrategyOptions) -> None:
+        super().__init__(params, options, sampling=False)
+
+
+class Sample(Sequential):
+    """A token drawn from the distribution that the processors leave; at temperature 0, greedy."""
+
+    def __init__(self, params: SamplingParams, options: StrategyOptions) -> None:
+        super().__init__(params, options, sampling=True)
 
 
 def _best(logits: Tensor) -> Tensor:
