@@ -7,6 +7,7 @@ prefix reuse and roll-back; no strategy knows whether there is a cache.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from functools import partial
 
 import torch
@@ -58,6 +59,16 @@ class Stepper:
         with torch.inference_mode():
             logits = self.decoder.unembed(streams[:, -1:])[:, -1]
             return _widened(self.decoder.norm(streams)), _widened(logits)
+
+    def sibling(self) -> Stepper:
+        """A stepper of the same kind over the same decoder, with nothing fed and no progress."""
+        other = copy(self)
+        other.ids = self.ids[:1, :0]
+        other._on_progress = None
+        if self.cache is not None:
+            other.cache = self.cache.fork()
+            other.cache.rewind(other.cache.length)
+        return other
 
     def reorder(self, rows: Tensor) -> None:
         """Make row n a copy of the former row `rows[n]`; the number of rows may change."""

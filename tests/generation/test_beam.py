@@ -16,6 +16,7 @@ from llmcli.generation.strategies.base import StrategyOptions
 from llmcli.generation.strategies.beam import BeamSearch, Hypothesis
 from llmcli.generation.strategies.sequential import Greedy
 from llmcli.model import Decoder
+from tests.generation.twins import llama_twins
 from tests.tiny import random_decoder, small_spec
 
 VOCAB, LENGTH = 4, 3
@@ -148,30 +149,7 @@ def test_groups_avoid_each_others_ids() -> None:
 
 
 def test_as_transformers() -> None:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    from llmcli.families import read_spec
-
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=50, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
-        bos_token_id=None, eos_token_id=7, pad_token_id=0,
-    )  # fmt: skip
-    model = LlamaForCausalLM(config).eval()
-    for parameter in model.parameters():
-        parameter.data.normal_(0, 0.5)
-    spec = read_spec(config.to_dict())[1]
-    names = {
-        "model.": "", "self_attn.": "attn.", "input_layernorm": "attn_norm",
-        "post_attention_layernorm": "mlp_norm",
-    }  # fmt: skip
-    parameters = {}
-    for name, tensor in model.state_dict().items():
-        for theirs, ours in names.items():
-            name = name.replace(theirs, ours)
-        parameters[name] = tensor
-    decoder = Decoder.filled(spec, parameters.items()).eval()
+    model, decoder = llama_twins()
     prompt = [3, 9, 4]
     for penalty in (0.0, 1.0, 2.0):
         made = model.generate(

@@ -25,8 +25,9 @@ class StrategyOptions:
 
     `top_logprobs` candidates are reported with each token. `line_break_ids` are the ids whose
     text breaks a line: no repetition is followed over them, and XTC spares them. `sampling` is
-    for strategies that can draw or choose the likeliest. Beam search, speculative decoding,
-    contrastive search and DoLa read the rest, in this order.
+    for strategies that can draw or choose the likeliest. Guidance, beam search,
+    speculative decoding, contrastive search and DoLa read the rest, in this order; with
+    guidance, the negative prompt too must leave room for the new tokens.
 
     Raises UsageError naming the value and its range.
     """
@@ -34,6 +35,8 @@ class StrategyOptions:
     top_logprobs: int = ranged(0)
     line_break_ids: frozenset[int] = frozenset()
     sampling: bool = False
+    guidance_scale: float = ranged(1.0)
+    negative_ids: tuple[int, ...] = ()
     num_beams: int = ranged(4, 1)
     num_beam_groups: int = ranged(1, 1)
     diversity_penalty: float = ranged(0.0)
@@ -46,6 +49,11 @@ class StrategyOptions:
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        if self.negative_ids and self.guidance_scale == 1:
+            raise UsageError(
+                "a negative prompt has no effect at guidance-scale 1",
+                hint="--guidance-scale 1.5 is a usual value",
+            )
         if self.num_beams % self.num_beam_groups:
             raise UsageError(
                 f"{self.num_beams} beams cannot be split into {self.num_beam_groups} groups",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from llmcli.generation.sampler import Mirostat, Sampler
 from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
 from llmcli.generation.strategies.base import StrategyOptions
+from llmcli.generation.strategies.guided import guided
 from llmcli.generation.strategies.scored import scored
 from llmcli.generation.token import Token
 
@@ -41,7 +43,16 @@ class Sequential:
             logits = stepper.feed(new)
             return logits, logits
 
-        return feed
+        options = self._options
+        if options.guidance_scale == 1:
+            return feed
+        return partial(
+            guided,
+            stepper,
+            other=stepper.sibling(),
+            negative_ids=options.negative_ids,
+            scale=options.guidance_scale,
+        )
 
     def run(self, stepper: Stepper, prompt_ids: Sequence[int], stop: StopRule) -> Iterator[Token]:
         if stop.budget < 1:
@@ -56,11 +67,19 @@ class Sequential:
         )
         new = torch.tensor([prompt_ids], dtype=torch.long, device=stepper.decoder.device)
         for produced in range(1, stop.budget + 1):
-            logits, shaped = feed(new)
+            logits, start = feed(new)
+            shaped = start
             for _, process in chain:
                 shaped = process(stepper.ids, shaped)
             chosen = pick(shaped)
-            token = scored(logits, chosen, stepper, step=produced, top=self._options.top_logprobs)
+            token = scored(
+                logits,
+                chosen,
+                stepper,
+                start=start,
+                step=produced,
+                top=self._options.top_logprobs,
+            )
             new = chosen[:, None]
             reason = stop.reason(token.id, produced)
             yield replace(token, finish_reason=reason) if reason else token
