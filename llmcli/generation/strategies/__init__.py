@@ -1,34 +1,20 @@
-"""Strategies own the loop from prompt ids to new tokens. One file each, one row here."""
+"""Strategies own the loop from prompt ids to new tokens. One file each, one row in registry.py."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from typing import Literal, get_args
-
-from llmcli.generation.params import SamplingParams
 from llmcli.generation.strategies.base import Strategy, StrategyOptions
-from llmcli.generation.strategies.sequential import Greedy, Sample
-
-StrategyName = Literal["greedy", "sample"]
-STRATEGY_NAMES: tuple[str, ...] = get_args(StrategyName)
-
-_MAKERS: Mapping[StrategyName, Callable[[SamplingParams, StrategyOptions], Strategy]] = {
-    "greedy": Greedy,
-    "sample": Sample,
-}
-
-
-def make_strategy(
-    name: StrategyName, params: SamplingParams, options: StrategyOptions | None = None
-) -> Strategy:
-    """The strategy of that name."""
-    return _MAKERS[name](params, options or StrategyOptions())
-
+from llmcli.generation.strategies.registry import (
+    STRATEGIES,
+    STRATEGY_NAMES,
+    StrategyName,
+    make_strategy,
+    reads,
+)
 
 __all__ = [
+    "STRATEGIES",
     "STRATEGY_NAMES",
     "Strategy",
     "StrategyName",
     "StrategyOptions",
     "make_strategy",
+    "reads",
 ]

@@ -27,7 +27,8 @@ class StrategyOptions:
     text breaks a line: no repetition is followed over them, and XTC spares them. `sampling` is
     for strategies that can draw or choose the likeliest. Guidance, beam search,
     speculative decoding, contrastive search and DoLa read the rest, in this order; with
-    guidance, the negative prompt too must leave room for the new tokens.
+    guidance, the negative prompt too must leave room for the new tokens. `draft` steps a model
+    with the same vocabulary. The table in registry.py says who reads what.
 
     Raises UsageError naming the value and its range.
     """
@@ -43,6 +44,7 @@ class StrategyOptions:
     length_penalty: float = ranged(1.0, -math.inf)
     early_stopping: EarlyStopping = "off"
     num_draft_tokens: int = ranged(5, 1)
+    draft: Stepper | None = None
     penalty_alpha: float = ranged(0.6, 0, 1)
     num_candidates: int = ranged(4, 1)
     dola_layers: DolaLayers = "low"
