@@ -11,11 +11,17 @@ import math
 import torch
 from torch import Tensor
 
+from llmcli.generation.explain import Recorder
+
 
 class Sampler:
-    """Draws ids with its own generator; no global seed is touched."""
+    """Draws ids with its own generator; no global seed is touched.
 
-    def __init__(self, seed: int | None) -> None:
+    A recorder is told of every number drawn.
+    """
+
+    def __init__(self, seed: int | None, recorder: Recorder | None = None) -> None:
+        self._recorder = recorder
         self.generator = torch.Generator()
         if seed is None:
             self.generator.seed()
@@ -28,7 +34,10 @@ class Sampler:
 
     def uniform(self, rows: int = 1) -> Tensor:
         """Numbers [rows,1] in [0, 1), float64 on the CPU."""
-        return torch.rand(rows, 1, generator=self.generator, dtype=torch.float64)
+        numbers = torch.rand(rows, 1, generator=self.generator, dtype=torch.float64)
+        if self._recorder is not None:
+            self._recorder.draw(numbers[0].item())
+        return numbers
 
 
 class Mirostat(Sampler):
@@ -37,8 +46,10 @@ class Mirostat(Sampler):
     One row only: the bar belongs to one text.
     """
 
-    def __init__(self, seed: int | None, *, tau: float, eta: float) -> None:
-        super().__init__(seed)
+    def __init__(
+        self, seed: int | None, recorder: Recorder | None = None, *, tau: float, eta: float
+    ) -> None:
+        super().__init__(seed, recorder)
         self._tau, self._eta = tau, eta
         self.bar = 2 * tau
 
@@ -47,6 +58,8 @@ class Mirostat(Sampler):
         bits = -logits.log_softmax(-1) / math.log(2)
         hidden = (bits > self.bar) & (bits > bits.amin(-1, keepdim=True))
         kept = logits.masked_fill(hidden, float("-inf"))
+        if self._recorder is not None:
+            self._recorder.stage("mirostat", kept)
         chosen = super().draw(kept)
         surprise = -kept.log_softmax(-1).gather(-1, chosen[:, None]).item() / math.log(2)
         self.bar -= self._eta * (surprise - self._tau)

@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 from torch import Tensor
 
 from llmcli.errors import UsageError
+from llmcli.generation.explain import Recorder
 from llmcli.generation.ranges import check_ranges, ranged
 from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
@@ -23,17 +24,19 @@ DolaLayers = Literal["low", "high"] | tuple[int, ...]
 class StrategyOptions:
     """What a strategy is told besides the sampling parameters.
 
-    `top_logprobs` candidates are reported with each token. `line_break_ids` are the ids whose
-    text breaks a line: no repetition is followed over them, and XTC spares them. `sampling` is
-    for strategies that can draw or choose the likeliest. Guidance, beam search,
-    speculative decoding, contrastive search and DoLa read the rest, in this order; with
-    guidance, the negative prompt too must leave room for the new tokens. `draft` steps a model
-    with the same vocabulary. The table in registry.py says who reads what.
+    `top_logprobs` candidates are reported with each token; `explain` takes down how each was
+    chosen. `line_break_ids` are the ids whose text breaks a line: no repetition is followed over
+    them, and XTC spares them. `sampling` is for strategies that can draw or choose the
+    likeliest. Guidance, beam search, speculative decoding, contrastive search and DoLa read the
+    rest, in this order; the table in registry.py says who reads what. With guidance, the
+    negative prompt too must leave room for the new tokens. `draft` steps a model with the same
+    vocabulary.
 
     Raises UsageError naming the value and its range.
     """
 
     top_logprobs: int = ranged(0)
+    explain: Recorder | None = None
     line_break_ids: frozenset[int] = frozenset()
     sampling: bool = False
     guidance_scale: float = ranged(1.0)

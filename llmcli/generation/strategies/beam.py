@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from llmcli.generation.explain import run_chain
 from llmcli.generation.finite import check_finite
 from llmcli.generation.params import SamplingParams
 from llmcli.generation.processors import Processor, Surroundings, make_processors
@@ -97,9 +98,7 @@ class BeamSearch:
         self, groups: list[_Group], logits: Tensor, ids: Tensor, stop: StopRule, produced: int
     ) -> list[int]:
         """One step of every group; the rows of the batch that the kept beams go on from."""
-        shaped = logits
-        for _, process in self._chain:
-            shaped = process(ids, shaped)
+        shaped = run_chain(self._chain, ids, logits)
         scores, own = shaped.log_softmax(-1), logits.log_softmax(-1)
         parents: list[int] = []
         first = 0

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from llmcli.generation.explain import run_chain
 from llmcli.generation.finite import check_finite
 from llmcli.generation.params import SamplingParams
 from llmcli.generation.processors import Surroundings, make_processors
@@ -42,26 +43,34 @@ class Contrastive:
             sampling=False,
             surroundings=Surroundings(len(prompt_ids), stop.stop_ids, self._options.line_break_ids),
         )
+        recorder = self._options.explain
         device = stepper.decoder.device
         new = torch.tensor([prompt_ids], dtype=torch.long, device=device)
         states, logits = stepper.feed_with_states(new)
         past = normalize(states[0], dim=-1)  # [n,C]
         for produced in range(1, stop.budget + 1):
             check_finite(logits.sum().item(), stepper, produced)
-            own = shaped = logits
-            for _, process in chain:
-                shaped = process(stepper.ids, shaped)
+            own = logits
+            if recorder is not None:
+                recorder.begin(own)
+            shaped = run_chain(chain, stepper.ids, own, recorder)
             ids, probs = self._candidates(shaped)
             stepper.reorder(torch.zeros_like(ids))
             states, logits = stepper.feed_with_states(ids[:, None])
             # A candidate whose state is NaN would win the comparison.
             check_finite(states.sum().item(), stepper, produced)
             states = normalize(states[:, 0], dim=-1)  # [candidates,C]
-            best = self._scores(probs, states, past).argmax(0, keepdim=True)
+            scores = self._scores(probs, states, past)
+            best = scores.argmax(0, keepdim=True)
             stepper.reorder(best)
             past = torch.cat((past, states[best]))
             logits = logits[best]
             token = scored(own, ids[best], stepper, step=produced, top=self._options.top_logprobs)
+            if recorder is not None:
+                spread = torch.full_like(own, float("-inf"))
+                # Scores stand where logits stand in other stages.
+                recorder.stage("contrast", spread.index_copy(-1, ids, scores[None]))
+                recorder.finish(token.id)
             reason = stop.reason(token.id, produced)
             yield replace(token, finish_reason=reason) if reason else token
             if reason:

@@ -33,6 +33,8 @@ _REACH = 20
 class DoLa(Sequential):
     """The contrast is what the chain begins with; it is drawn from, or its best is taken."""
 
+    source_name = "dola"
+
     def __init__(self, params: SamplingParams, options: StrategyOptions) -> None:
         super().__init__(params, options, sampling=options.sampling)
 

@@ -62,7 +62,7 @@ def _speculative(params: SamplingParams, options: StrategyOptions) -> Strategy:
     return Speculative(params, options, DraftModel(options.draft))
 
 
-_GUIDANCE = "top_logprobs guidance_scale negative_ids"
+_GUIDANCE = "top_logprobs explain guidance_scale negative_ids"
 # Its bar would have to move with every guess, kept or not.
 _NO_MIROSTAT = "mirostat_tau mirostat_eta"
 
@@ -73,13 +73,19 @@ STRATEGIES: Mapping[StrategyName, Row] = {
         BeamSearch,
         "num_beams num_beam_groups diversity_penalty length_penalty early_stopping",
     ),
-    "contrastive": _row(Contrastive, "top_logprobs penalty_alpha num_candidates"),
-    "dola": _row(DoLa, "top_logprobs dola_layers", draws="asked"),
+    "contrastive": _row(Contrastive, "top_logprobs explain penalty_alpha num_candidates"),
+    "dola": _row(DoLa, "top_logprobs explain dola_layers", draws="asked"),
     "prompt-lookup": _row(
-        _prompt_lookup, "top_logprobs num_draft_tokens", draws="asked", blind_to=_NO_MIROSTAT
+        _prompt_lookup,
+        "top_logprobs explain num_draft_tokens",
+        draws="asked",
+        blind_to=_NO_MIROSTAT,
     ),
     "speculative": _row(
-        _speculative, "top_logprobs num_draft_tokens draft", draws="asked", blind_to=_NO_MIROSTAT
+        _speculative,
+        "top_logprobs explain num_draft_tokens draft",
+        draws="asked",
+        blind_to=_NO_MIROSTAT,
     ),
 }
 

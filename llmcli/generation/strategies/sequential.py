@@ -9,6 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from llmcli.generation.explain import run_chain
 from llmcli.generation.params import SamplingParams
 from llmcli.generation.processors import Surroundings, make_processors
 from llmcli.generation.sampler import Mirostat, Sampler
@@ -30,6 +31,9 @@ class Sequential:
 
     `sampling` is whether tokens are drawn; at temperature 0 none is.
     """
+
+    # What the logits that the chain begins with are called, where they are not the decoder's.
+    source_name = "guidance"
 
     def __init__(self, params: SamplingParams, options: StrategyOptions, *, sampling: bool) -> None:
         self._params = params
@@ -57,6 +61,7 @@ class Sequential:
     def run(self, stepper: Stepper, prompt_ids: Sequence[int], stop: StopRule) -> Iterator[Token]:
         if stop.budget < 1:
             return
+        recorder = self._options.explain
         feed = self.make_source(stepper)
         pick, generator = self._make_pick()
         chain = make_processors(
@@ -68,10 +73,11 @@ class Sequential:
         new = torch.tensor([prompt_ids], dtype=torch.long, device=stepper.decoder.device)
         for produced in range(1, stop.budget + 1):
             logits, start = feed(new)
-            shaped = start
-            for _, process in chain:
-                shaped = process(stepper.ids, shaped)
-            chosen = pick(shaped)
+            if recorder is not None:
+                recorder.begin(logits)
+                if start is not logits:
+                    recorder.stage(self.source_name, start)
+            chosen = pick(run_chain(chain, stepper.ids, start, recorder))
             token = scored(
                 logits,
                 chosen,
@@ -80,6 +86,8 @@ class Sequential:
                 step=produced,
                 top=self._options.top_logprobs,
             )
+            if recorder is not None:
+                recorder.finish(token.id)
             new = chosen[:, None]
             reason = stop.reason(token.id, produced)
             yield replace(token, finish_reason=reason) if reason else token
@@ -91,9 +99,9 @@ class Sequential:
         params = self._params
         if not self._sampling:
             return _best, None
-        sampler = Sampler(params.seed)
-        if params.mirostat_tau:
-            sampler = Mirostat(params.seed, tau=params.mirostat_tau, eta=params.mirostat_eta)
+        sampler = Sampler(params.seed, recorder := self._options.explain)
+        if tau := params.mirostat_tau:
+            sampler = Mirostat(params.seed, recorder, tau=tau, eta=params.mirostat_eta)
         return sampler.draw, sampler.generator
 
 

@@ -15,6 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from llmcli.generation.explain import run_chain
 from llmcli.generation.finite import check_finite
 from llmcli.generation.params import SamplingParams
 from llmcli.generation.processors import Processor, Surroundings, make_processors
@@ -100,8 +101,7 @@ class DraftModel:
         new = ids[keep:]
         for _ in range(count):
             logits = stepper.feed(torch.tensor([new], device=stepper.decoder.device))
-            for _, process in chain:
-                logits = process(stepper.ids, logits)
+            logits = run_chain(chain, stepper.ids, logits)
             probs = logits[0].softmax(-1)
             id_ = int(logits.argmax() if sampler is None else sampler.draw(logits))
             guesses.append(Guess(id_, None if sampler is None else probs))
@@ -121,8 +121,9 @@ class Speculative:
     def run(self, stepper: Stepper, prompt_ids: Sequence[int], stop: StopRule) -> Iterator[Token]:
         if stop.budget < 1:
             return
+        recorder = self._options.explain
         drawing = self._options.sampling and self._params.temperature > 0
-        sampler = Sampler(self._params.seed) if drawing else None
+        sampler = Sampler(self._params.seed, recorder) if drawing else None
         chain = make_processors(
             self._params,
             sampling=drawing,
@@ -149,6 +150,8 @@ class Speculative:
                 token = self._token(id_, row)
                 yield replace(token, finish_reason=reason) if reason else token
                 if reason:
+                    if recorder is not None:
+                        del recorder.steps[produced:]
                     return
             # At least one token comes of the next forward beside the guesses.
             count = min(self._options.num_draft_tokens, stop.budget - produced - 1)
@@ -165,14 +168,17 @@ class Speculative:
         sampler: Sampler | None,
     ) -> list[int]:
         """The guesses that hold, and after them one id of the decoder's own."""
+        recorder = self._options.explain
         kept: list[int] = []
         for place, row in enumerate(logits):
-            shaped = row[None]
             seen = torch.tensor([ids + kept], device=logits.device)
-            for _, process in chain:
-                shaped = process(seen, shaped)
+            if recorder is not None:
+                recorder.begin(row[None])
+            shaped = run_chain(chain, seen, row[None], recorder)
             guess = guesses[place] if place < len(guesses) else None
             id_, held = _decide(shaped, guess, sampler)
+            if recorder is not None:
+                recorder.finish(id_, guess.id if guess else None)
             kept.append(id_)
             if not held:
                 break
