@@ -112,6 +112,16 @@ def small_spec(vocab_size: int) -> DecoderSpec:
     )
 
 
+def constant_decoder(logits: list[float]) -> Decoder:
+    """A decoder that says the same logits always: the head reads one direction of a lone row."""
+    spec = small_spec(len(logits))
+    parameters = random_parameters(spec)
+    for name, tensor in parameters.items():
+        tensor.fill_(1.0 if name.endswith("norm.weight") or name.startswith("embed") else 0.0)
+    parameters["lm_head.weight"][:, 0] = torch.tensor(logits)
+    return Decoder.filled(spec, parameters.items()).eval()
+
+
 def stored_name(name: str) -> str:
     parts = name.split(".")
     if parts[0] == "layers":

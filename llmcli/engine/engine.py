@@ -22,7 +22,7 @@ from llmcli.engine.settings import Flags, resolve_settings
 from llmcli.errors import CheckpointError, GenerationError, TemplateError, UsageError
 from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
-from llmcli.generation.strategies import make_strategy
+from llmcli.generation.strategies import StrategyOptions, make_strategy
 from llmcli.text.chat_template import ChatTemplate, find_template
 from llmcli.text.detokenizer import Detokenizer, hidden_ids
 from llmcli.text.stop_ids import StopId, collect_stop_ids
@@ -128,7 +128,11 @@ class Engine:
                 planned=len(prompt.ids) + stop.budget,
                 on_progress=on_prefill,
             ),
-            make_strategy(settings.strategy, settings.params, top_logprobs=options.top_logprobs),
+            make_strategy(
+                settings.strategy,
+                settings.params,
+                StrategyOptions(top_logprobs=options.top_logprobs),
+            ),
             stop,
             prompt=prompt,
             cache_kind=kind,

@@ -1,4 +1,4 @@
-"""Sampler: one uniform draw turned into an id by inverting the cumulative distribution.
+"""Samplers: one uniform draw turned into an id by inverting the cumulative distribution.
 
 A single number in [0, 1) decides a token, whatever the vocabulary and the device, so a seed
 means the same draw everywhere.
@@ -6,24 +6,64 @@ means the same draw everywhere.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
+from llmcli.generation.explain import Recorder
+
 
 class Sampler:
-    """Draws ids with its own generator; no global seed is touched."""
+    """Draws ids with its own generator; no global seed is touched.
 
-    def __init__(self, seed: int | None) -> None:
-        self._generator = torch.Generator()
+    A recorder is told of every number drawn.
+    """
+
+    def __init__(self, seed: int | None, recorder: Recorder | None = None) -> None:
+        self._recorder = recorder
+        self.generator = torch.Generator()
         if seed is None:
-            self._generator.seed()
+            self.generator.seed()
         else:
-            self._generator.manual_seed(seed)
+            self.generator.manual_seed(seed)
 
     def draw(self, logits: Tensor) -> Tensor:
         """Ids [B] from logits [B,V]; an id cut to -inf is never drawn."""
-        uniform = torch.rand(logits.shape[0], 1, generator=self._generator, dtype=torch.float64)
-        return invert(logits, uniform.to(logits.device))
+        return invert(logits, self.uniform(logits.shape[0]).to(logits.device))
+
+    def uniform(self, rows: int = 1) -> Tensor:
+        """Numbers [rows,1] in [0, 1), float64 on the CPU."""
+        numbers = torch.rand(rows, 1, generator=self.generator, dtype=torch.float64)
+        if self._recorder is not None:
+            self._recorder.draw(numbers[0].item())
+        return numbers
+
+
+class Mirostat(Sampler):
+    """Mirostat 2 (arXiv 2007.14966): cut by surprise, and steer the bar to a mean of `tau` bits.
+
+    One row only: the bar belongs to one text.
+    """
+
+    def __init__(
+        self, seed: int | None, recorder: Recorder | None = None, *, tau: float, eta: float
+    ) -> None:
+        super().__init__(seed, recorder)
+        self._tau, self._eta = tau, eta
+        self.bar = 2 * tau
+
+    def draw(self, logits: Tensor) -> Tensor:
+        assert logits.shape[0] == 1
+        bits = -logits.log_softmax(-1) / math.log(2)
+        hidden = (bits > self.bar) & (bits > bits.amin(-1, keepdim=True))
+        kept = logits.masked_fill(hidden, float("-inf"))
+        if self._recorder is not None:
+            self._recorder.stage("mirostat", kept)
+        chosen = super().draw(kept)
+        surprise = -kept.log_softmax(-1).gather(-1, chosen[:, None]).item() / math.log(2)
+        self.bar -= self._eta * (surprise - self._tau)
+        return chosen
 
 
 def invert(logits: Tensor, uniform: Tensor) -> Tensor:

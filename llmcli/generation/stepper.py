@@ -7,6 +7,8 @@ prefix reuse and roll-back; no strategy knows whether there is a cache.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -43,6 +45,41 @@ class Stepper:
 
     def feed(self, new: Tensor) -> Tensor:
         """Append `new` and return float32 (or wider) logits [B,V] for the token after it."""
+        return _widened(self._feed(new, partial(self.decoder, last_only=True)))[:, -1]
+
+    def feed_each(self, new: Tensor) -> Tensor:
+        """Append `new` and return logits [B,T,V] for the token after each of its ids."""
+        logits = self._feed(new, partial(self.decoder, last_only=False))
+        return _widened(logits)[:, -new.shape[1] :]
+
+    def feed_with_states(self, new: Tensor) -> tuple[Tensor, Tensor]:
+        """Append `new`; the normed streams [B,T,C] at its ids, and logits [B,V] after the last."""
+        held = self.ids.shape[1]
+        if self.cache is not None and self.cache.length > held:
+            # A prefix left in the cache by an earlier run has no streams: it is computed anew.
+            self.cache.clear()
+        streams = self._feed(new, self.decoder.hidden)[:, -new.shape[1] :]
+        with torch.inference_mode():
+            logits = self.decoder.unembed(streams[:, -1:])[:, -1]
+            return _widened(self.decoder.norm(streams)), _widened(logits)
+
+    def sibling(self) -> Stepper:
+        """A stepper of the same kind over the same decoder, with nothing fed and no progress."""
+        other = copy(self)
+        other.ids = self.ids[:1, :0]
+        other._on_progress = None
+        if self.cache is not None:
+            other.cache = self.cache.fork()
+            other.cache.clear()
+        return other
+
+    def reorder(self, rows: Tensor) -> None:
+        """Make row n a copy of the former row `rows[n]`; the number of rows may change."""
+        self.ids = self.ids.index_select(0, rows)
+        if self.cache is not None:
+            self.cache.reorder(rows)
+
+    def _feed(self, new: Tensor, forward: Callable[..., Tensor]) -> Tensor:
         held = self.ids.expand(new.shape[0], -1) if self.ids.shape[1] == 0 else self.ids
         self.ids = torch.cat((held, new), 1)
         regime = self.decoder.spec.regime(self.ids.shape[1], self._planned)
@@ -51,8 +88,7 @@ class Stepper:
             self.cache.clear()
         pending = self.ids if self.cache is None else self.ids[:, self.cache.length :]
         with torch.inference_mode():
-            logits = self._run(pending, regime)[:, -1]
-            return logits.to(torch.promote_types(logits.dtype, torch.float32))
+            return self._run(pending, partial(forward, regime=regime))
 
     def rewind(self, count: int) -> None:
         """Forget the last `count` ids; a cache that cannot take them back is computed anew.
@@ -66,18 +102,23 @@ class Stepper:
         if self.cache is not None and (over := self.cache.length - self.ids.shape[1]) > 0:
             self.cache.rewind(over if self.cache.can_rewind(over) else self.cache.length)
 
-    def _run(self, pending: Tensor, regime: tuple[int, ...]) -> Tensor:
+    def _run(self, pending: Tensor, forward: Callable[..., Tensor]) -> Tensor:
         total = pending.shape[1]
         if self.cache is None or total <= self._chunk:
-            logits: Tensor = self.decoder(pending, self.cache, regime=regime)
+            out = forward(pending, self.cache)
             self._report(total, total)
-            return logits
+            return out
+        pieces: list[Tensor] = []
         for start in range(0, total, self._chunk):
             piece = pending[:, start : start + self._chunk]
-            logits = self.decoder(piece, self.cache, regime=regime)
+            pieces.append(forward(piece, self.cache))
             self._report(start + piece.shape[1], total)
-        return logits
+        return torch.cat(pieces, 1)
 
     def _report(self, done: int, total: int) -> None:
         if self._on_progress is not None and total > 1:
             self._on_progress(done, total)
+
+
+def _widened(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -80,6 +80,17 @@ class Decoder(nn.Module):
         `regime` (DecoderSpec.regime) picks the rotary tables where these depend on the length;
         left out, it follows from the ids given and those cached.
         """
+        x = self.hidden(ids, cache, regime=regime)
+        return self.unembed(x[:, -1:] if last_only else x)
+
+    def hidden(
+        self,
+        ids: Tensor,
+        cache: KVCache | None = None,
+        *,
+        regime: tuple[int, ...] | None = None,
+    ) -> Tensor:
+        """The residual stream [B,T,C] after the last layer, as `unembed` takes it."""
         start, new = (cache.length if cache is not None else 0), ids.shape[1]
         stop = start + new
         positions = torch.arange(start, stop, device=ids.device)
@@ -92,7 +103,7 @@ class Decoder(nn.Module):
             x = block(x, index, contexts[kind])
         if cache is not None:
             cache.advance(new)
-        return self.unembed(x[:, -1:] if last_only else x)
+        return x
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """ids [B,T] at positions [T] to the residual stream [B,T,C] that the layers read."""

@@ -12,7 +12,12 @@ from llmcli.errors import GenerationError
 from llmcli.generation.params import SamplingParams
 from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
-from llmcli.generation.strategies import STRATEGY_NAMES, StrategyName, make_strategy
+from llmcli.generation.strategies import (
+    STRATEGY_NAMES,
+    StrategyName,
+    StrategyOptions,
+    make_strategy,
+)
 from llmcli.generation.token import Token
 from llmcli.model import Decoder
 from llmcli.model.diagnose import first_bad_part
@@ -40,7 +45,9 @@ def _set(name: str, index: tuple[int, ...], value: float) -> Callable[[Decoder],
 def _run(decoder: Decoder, name: StrategyName, kind: str = "growing") -> list[Token]:
     stepper = Stepper(decoder, make_cache("none" if kind == "none" else "growing", decoder.spec))
     stop = StopRule(frozenset(), 8, 100)
-    return list(make_strategy(name, ALL_ON).run(stepper, [1, 2, 3], stop))
+    sound = random_decoder(dtype=torch.float32)
+    options = StrategyOptions(draft=Stepper(sound, make_cache("growing", sound.spec)))
+    return list(make_strategy(name, ALL_ON, options).run(stepper, [1, 2, 3], stop))
 
 
 FAULTS = {

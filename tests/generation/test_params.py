@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields, replace
 
 import pytest
 
 from llmcli.errors import UsageError
-from llmcli.generation.params import SAMPLING_KEYS, SamplingParams
+from llmcli.generation.params import SAMPLING_KEYS, SAMPLING_ONLY, SamplingParams
 
 NAN, INF = math.nan, math.inf
 
@@ -21,6 +22,10 @@ NAN, INF = math.nan, math.inf
         ("min_p", [-0.1, 1.0001, NAN, INF]),
         ("repetition_penalty", [0.0, -1.0, NAN, INF]),
         ("seed", [-1, 2**63]),
+        ("presence_penalty", [NAN, INF, -INF]),
+        ("mirostat_eta", [0.0, 1.5]),
+        ("xtc_threshold", [-0.1, 0.6]),
+        ("dry_base", [0.9, NAN]),
     ],
 )
 def test_refused(key: str, values: list[float]) -> None:
@@ -48,7 +53,15 @@ def test_accepted(key: str, values: list[float]) -> None:
         assert getattr(SamplingParams(**{key: value}), key) == value
 
 
-def test_keys() -> None:
-    assert set(SAMPLING_KEYS) == {
-        "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed",
-    }  # fmt: skip
+def test_what_only_sampling_reads() -> None:
+    assert set(SAMPLING_ONLY) < set(SAMPLING_KEYS)
+    assert {"temperature", "top_k", "seed", "xtc_threshold"} <= set(SAMPLING_ONLY)
+    assert not {"repetition_penalty", "logit_bias", "min_new_tokens"} & set(SAMPLING_ONLY)
+
+
+def test_every_number_is_off_by_default_and_named_when_refused() -> None:
+    defaults = SamplingParams()
+    for one in fields(SamplingParams):
+        if one.metadata:
+            with pytest.raises(UsageError, match=one.name.replace("_", "-")):
+                replace(defaults, **{one.name: NAN})

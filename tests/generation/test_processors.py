@@ -10,15 +10,18 @@ from torch import Tensor
 from transformers.generation import logits_process as theirs
 
 from llmcli.generation.params import SamplingParams
-from llmcli.generation.processors import (
-    Processor,
-    make_processors,
+from llmcli.generation.processors import make_processors
+from llmcli.generation.processors.base import Processor
+from llmcli.generation.processors.filters import (
+    epsilon_cutoff,
+    eta_cutoff,
     min_p,
-    repetition_penalty,
     temperature,
     top_k,
     top_p,
+    typical_p,
 )
+from llmcli.generation.processors.penalties import no_repeat_ngram, repetition_penalty
 
 NONE = torch.empty(1, 0, dtype=torch.long)
 # Logits of the probabilities [.3, .1, .1, .5].
@@ -191,6 +194,14 @@ PAIRS = {
     "min_p 0.9": (min_p(0.9), theirs.MinPLogitsWarper(0.9)),
     "repetition 1.3": (repetition_penalty(1.3), theirs.RepetitionPenaltyLogitsProcessor(1.3)),
     "repetition 0.5": (repetition_penalty(0.5), theirs.RepetitionPenaltyLogitsProcessor(0.5)),
+    "typical_p .3": (typical_p(0.3), theirs.TypicalLogitsWarper(0.3)),
+    "typical_p .95": (typical_p(0.95), theirs.TypicalLogitsWarper(0.95)),
+    "epsilon .01": (epsilon_cutoff(0.01), theirs.EpsilonLogitsWarper(0.01)),
+    "epsilon .9": (epsilon_cutoff(0.9), theirs.EpsilonLogitsWarper(0.9)),
+    "eta .02": (eta_cutoff(0.02), theirs.EtaLogitsWarper(0.02)),
+    "eta .5": (eta_cutoff(0.5), theirs.EtaLogitsWarper(0.5)),
+    "no repeat 2": (no_repeat_ngram(2), theirs.NoRepeatNGramLogitsProcessor(2)),
+    "no repeat 4": (no_repeat_ngram(4), theirs.NoRepeatNGramLogitsProcessor(4)),
 }
 
 
@@ -220,7 +231,7 @@ def test_whole_chain_as_transformers() -> None:
     logits = _rows(3000, 8, 2.0)
     ids = torch.randint(3000, (8, 40), generator=torch.Generator().manual_seed(3))
     got, expected = logits, logits.clone()
-    for ours, one in zip(make_processors(params, sampling=True), reference, strict=True):
+    for (_, ours), one in zip(make_processors(params, sampling=True), reference, strict=True):
         got, expected = _run(ours, got, ids), one(ids, expected)
     assert torch.equal(got.isfinite(), expected.isfinite())
     assert torch.allclose(got.softmax(-1), expected.softmax(-1), rtol=1e-5, atol=1e-8)
@@ -248,7 +259,7 @@ def test_some_token_is_always_left(top: int, mass: float, fraction: float, heat:
     params = SamplingParams(top_k=top, top_p=mass, min_p=fraction, temperature=heat)
     for logits in (torch.zeros(1, 5), _rows(5), torch.tensor([[CUT, CUT, 0.0, CUT, CUT]])):
         shaped = logits
-        for process in make_processors(params, sampling=True):
+        for _, process in make_processors(params, sampling=True):
             shaped = _run(process, shaped)
         best = logits.amax(-1, keepdim=True)
         assert (shaped.isfinite() & (logits == best)).any(-1).all()

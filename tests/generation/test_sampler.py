@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
-from llmcli.generation.sampler import Sampler, invert
+from llmcli.generation.sampler import Mirostat, Sampler, invert
 
 CUT = float("-inf")
 LAST = 1 - 2**-53  # the largest double below 1
@@ -100,3 +102,18 @@ def test_a_broken_row_gives_an_id_of_the_vocabulary(bad: float) -> None:
     """The finite check comes right after the choice, and must be reached."""
     for row in (torch.full((1, 5), bad), torch.tensor([[0.0, bad, 1.0, 0.0, 0.0]])):
         assert 0 <= int(invert(row, _uniform(0.5))) < 5
+
+
+@pytest.mark.parametrize("tau", [2.0, 4.0, 6.0])
+def test_mirostat_steers_the_mean_surprise_to_tau(tau: float) -> None:
+    logits = torch.linspace(4, 0, 300)[None]
+    bits = -logits.log_softmax(-1)[0] / math.log(2)
+    sampler = Mirostat(1, tau=tau, eta=0.1)
+    surprises = []
+    for _ in range(1500):
+        kept = bits <= max(sampler.bar, bits.min().item())
+        chosen = int(sampler.draw(logits))
+        assert kept[chosen]
+        among = logits[0].masked_fill(~kept, float("-inf")).log_softmax(-1)
+        surprises.append(-among[chosen].item() / math.log(2))
+    assert sum(surprises) / len(surprises) == pytest.approx(tau, abs=0.15)

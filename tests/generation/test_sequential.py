@@ -6,18 +6,17 @@ import pytest
 import torch
 
 from llmcli.cache import CacheKind, make_cache
-from llmcli.generation.params import SAMPLING_KEYS, SamplingParams
+from llmcli.generation.params import SamplingParams
 from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
-from llmcli.generation.strategies import READS, STRATEGY_NAMES, StrategyName, make_strategy
+from llmcli.generation.strategies import StrategyName, StrategyOptions, make_strategy
 from llmcli.generation.token import Token
 from llmcli.model import Decoder
-from llmcli.spec import DecoderSpec
-from tests.tiny import random_decoder, random_parameters, small_spec
+from tests.tiny import constant_decoder, random_decoder
 
 PROMPT = [1, 2, 3, 4]
 
-strategies = pytest.mark.parametrize("name", STRATEGY_NAMES)
+strategies = pytest.mark.parametrize("name", ["greedy", "sample"])
 kinds = pytest.mark.parametrize("kind", ["growing", "none"])
 
 
@@ -33,7 +32,9 @@ def _run(
     top: int = 0,
 ) -> list[Token]:
     stepper = Stepper(decoder, make_cache(kind, decoder.spec))
-    strategy = make_strategy(name, params or SamplingParams(seed=5), top_logprobs=top)
+    strategy = make_strategy(
+        name, params or SamplingParams(seed=5), StrategyOptions(top_logprobs=top)
+    )
     return list(strategy.run(stepper, PROMPT, StopRule(stop_ids, new, room)))
 
 
@@ -44,16 +45,6 @@ def _ids(tokens: list[Token]) -> list[int]:
 @pytest.fixture(scope="module")
 def decoder() -> Decoder:
     return random_decoder(seed=4)
-
-
-def _constant(logits: list[float]) -> Decoder:
-    """A decoder that says the same logits always: the head reads one direction of a lone row."""
-    spec: DecoderSpec = small_spec(len(logits))
-    parameters = random_parameters(spec)
-    for name, tensor in parameters.items():
-        tensor.fill_(1.0 if name.endswith("norm.weight") or name.startswith("embed") else 0.0)
-    parameters["lm_head.weight"][:, 0] = torch.tensor(logits)
-    return Decoder.filled(spec, parameters.items()).eval()
 
 
 # reported logprobs
@@ -148,13 +139,16 @@ def test_cache_on_and_off_choose_alike(decoder: Decoder, name: StrategyName) -> 
 
 
 def test_greedy_takes_the_best() -> None:
-    assert _ids(_run(_constant([0.0, 1.0, 3.0, 2.0, -1.0]), "greedy", new=3)) == [2, 2, 2]
+    assert _ids(_run(constant_decoder([0.0, 1.0, 3.0, 2.0, -1.0]), "greedy", new=3)) == [2, 2, 2]
 
 
 def test_greedy_with_a_penalty_moves_on() -> None:
     """With [2, 3, -2, 1, 1.9] and every prompt id 1..4 seen, halved positives leave id 0 best."""
     params = SamplingParams(repetition_penalty=2.0)
-    assert _ids(_run(_constant([2.0, 3.0, -2.0, 1.0, 1.9]), "greedy", params, new=2)) == [0, 1]
+    assert _ids(_run(constant_decoder([2.0, 3.0, -2.0, 1.0, 1.9]), "greedy", params, new=2)) == [
+        0,
+        1,
+    ]
 
 
 @pytest.mark.parametrize("heat", [0.0, -0.0, 1e-9, 1e-45])
@@ -170,7 +164,7 @@ def test_temperature_nought_is_greedy(heat: float, others: dict, dtype: torch.dt
 
 @pytest.mark.parametrize("heat", [0.0, -0.0])
 def test_temperature_nought_breaks_ties_as_greedy_does(heat: float) -> None:
-    decoder = _constant([0.0, 1.0, 1.0, 1.0, 0.0])
+    decoder = constant_decoder([0.0, 1.0, 1.0, 1.0, 0.0])
     for seed in range(4):
         params = SamplingParams(temperature=heat, seed=seed, top_k=2)
         assert _ids(_run(decoder, "sample", params, new=5)) == [1] * 5
@@ -192,16 +186,23 @@ def test_seeds(decoder: Decoder) -> None:
 
 
 def test_filters_bound_what_is_drawn() -> None:
-    decoder = _constant([5.0, 4.0, 3.0, 2.0, 1.0])
+    decoder = constant_decoder([5.0, 4.0, 3.0, 2.0, 1.0])
     params = SamplingParams(seed=1, top_k=2, temperature=10.0)
     assert set(_ids(_run(decoder, "sample", params, new=40))) == {0, 1}
 
 
-# the registry
+# what the chain is told of the run
 
 
-def test_each_strategy_says_what_it_reads() -> None:
-    assert set(READS) == set(STRATEGY_NAMES)
-    assert all(keys <= set(SAMPLING_KEYS) for keys in READS.values())
-    # Every parameter is read by some strategy.
-    assert frozenset().union(*READS.values()) == set(SAMPLING_KEYS)
+def test_stop_ids_wait_for_the_least_number_of_new_tokens() -> None:
+    decoder = constant_decoder([1.0, 5.0, 0.0, 0.0, 0.0])
+    for least, expected in ((0, [1]), (3, [0, 0, 0, 1])):
+        params = SamplingParams(min_new_tokens=least)
+        assert _ids(_run(decoder, "greedy", params, stop_ids=frozenset({1}))) == expected
+
+
+def test_prompt_ids_do_not_count_as_said() -> None:
+    """PROMPT holds 1, 2 and 3: a presence penalty falls only on what is generated."""
+    decoder = constant_decoder([0.0, 3.0, 2.0, 1.0, -5.0])
+    params = SamplingParams(presence_penalty=10.0)
+    assert _ids(_run(decoder, "greedy", params, new=4)) == [1, 2, 3, 0]

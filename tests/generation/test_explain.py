@@ -1,0 +1,127 @@
+"""What the recorder takes down, on vocabularies of five; and that it changes nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+import torch
+
+from llmcli.generation.explain import Recorder, Step
+from llmcli.generation.params import SamplingParams
+from llmcli.generation.stop import StopRule
+from tests.generation.strategy_cases import CASES, Case
+from tests.tiny import constant_decoder, random_decoder, small_spec
+
+LOGITS = [2.0, 1.0, 0.0, -1.0, -9.0]
+PROMPT = [1, 2, 3]
+FREE = StopRule(frozenset(), 4, 100)
+
+
+def _explain(case: Case, params: SamplingParams, count: int = 5) -> list[Step]:
+    recorder = Recorder(count)
+    case.run(constant_decoder(LOGITS), PROMPT, stop=FREE, params=params, explain=recorder)
+    assert len(recorder.steps) == 4
+    return recorder.steps
+
+
+def test_each_stage_says_who_is_left_and_who_was_cut() -> None:
+    params = SamplingParams(seed=3, suppress=(1,), temperature=2.0, top_k=3, min_p=0.5)
+    first = _explain(Case("sample"), params)[0]
+    names = ["model", "suppress", "temperature", "top-k", "min-p"]
+    assert [stage.name for stage in first.stages] == names
+    model, suppress, temperature, top_k, min_p = first.stages
+    assert [one.id for one in model.top] == [0, 1, 2, 3, 4]
+    assert [one.logit for one in model.top] == pytest.approx(LOGITS, abs=1e-3)
+    probs = torch.tensor(LOGITS).softmax(-1)
+    assert [one.prob for one in model.top] == pytest.approx(probs.tolist(), abs=1e-4)
+    assert (model.left, model.cut, model.num_cut) == (5, (), 0)
+    assert suppress.num_cut == 1
+    assert [one.id for one in suppress.cut] == [1]
+    assert suppress.cut[0].prob == pytest.approx(model.top[1].prob)
+    assert [one.id for one in suppress.top] == [0, 2, 3, 4]
+    assert temperature.num_cut == 0
+    assert [one.logit for one in temperature.top] == pytest.approx(
+        [0.0, -1.0, -1.5, -5.5], abs=1e-3
+    )
+    assert [one.id for one in top_k.cut] == [4]
+    # exp(-1) = .37 of the best is less than half of it
+    assert [one.id for one in min_p.cut] == [2, 3]
+    assert [one.prob for one in min_p.cut] == [one.prob for one in top_k.top[1:]]
+    assert [stage.left for stage in first.stages] == [5, 4, 4, 3, 1]
+    assert min_p.entropy == 0.0
+    assert min_p.top[0].prob == 1.0
+
+
+def test_entropy_is_in_nats() -> None:
+    probs = torch.tensor(LOGITS).softmax(-1)
+    stage = _explain(Case("greedy"), SamplingParams())[0].stages[0]
+    assert stage.entropy == pytest.approx(-(probs * probs.log()).sum().item(), abs=1e-4)
+
+
+def test_the_draw_leads_to_the_choice() -> None:
+    cumulative = torch.tensor(LOGITS, dtype=torch.float64).softmax(-1).cumsum(-1)
+    steps = _explain(Case("sample"), SamplingParams(seed=3))
+    for step in steps:
+        (uniform,) = step.draws
+        assert step.chosen == int((cumulative <= uniform).sum())
+    assert len({step.draws for step in steps}) == 4
+
+
+def test_no_more_candidates_than_asked_for() -> None:
+    stages = _explain(Case("sample"), SamplingParams(seed=3, top_k=1), count=2)[0].stages
+    assert [len(stage.top) for stage in stages] == [2, 1]
+    assert [one.id for one in stages[1].cut] == [1, 2]
+    assert stages[1].num_cut == 4
+
+
+def test_greedy_draws_nothing() -> None:
+    assert all(step.draws == () for step in _explain(Case("greedy"), SamplingParams()))
+
+
+def test_mirostat_is_a_stage() -> None:
+    params = SamplingParams(seed=3, mirostat_tau=0.5)
+    step = _explain(Case("sample"), params)[0]
+    assert [stage.name for stage in step.stages] == ["model", "mirostat"]
+    assert step.stages[1].num_cut > 0
+
+
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [
+        (Case("greedy", {"guidance_scale": 2.0}), "guidance"),
+        (Case("dola"), "dola"),
+        (Case("contrastive", {"num_candidates": 2}), "contrast"),
+    ],
+    ids=str,
+)
+def test_a_strategys_own_stage_is_named(case: Case, name: str) -> None:
+    step = _explain(case, SamplingParams())[0]
+    assert [stage.name for stage in step.stages] == ["model", name]
+    assert step.chosen == step.stages[1].top[0].id
+
+
+def test_guesses_are_told() -> None:
+    """A draft that is the decoder itself is always right; the first token had no guess."""
+    steps = _explain(Case("speculative", {"num_draft_tokens": 3}), SamplingParams())
+    assert [(step.chosen, step.guess) for step in steps] == [(0, None), (0, 0), (0, 0), (0, None)]
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.name != "beam"], ids=str)
+def test_nothing_changes_and_all_is_plain_data(case: Case) -> None:
+    spec = small_spec(20)
+    decoder = random_decoder(replace(spec, layers=spec.layers * 2), seed=1, dtype=torch.float64)
+    params = SamplingParams(seed=5, top_k=8, repetition_penalty=1.2)
+
+    def run(stop: StopRule, **options: Any) -> list[Any]:
+        return case.run(decoder, PROMPT, stop=stop, params=params, **options)
+
+    stop = StopRule(frozenset({run(replace(FREE, max_new_tokens=9))[5].id}), 9, 100)
+    recorder = Recorder()
+    explained = run(stop, explain=recorder)
+    assert explained == run(stop)
+    assert [step.chosen for step in recorder.steps] == [token.id for token in explained]
+    text = json.dumps([asdict(step) for step in recorder.steps], allow_nan=False)
+    assert json.loads(text)[0]["stages"][0]["name"] == "model"

@@ -1,0 +1,142 @@
+"""Speculative decoding: greedy id for id, sampled in the decoder's own distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from llmcli.cache import make_cache
+from llmcli.generation.params import SamplingParams
+from llmcli.generation.stepper import Stepper
+from llmcli.generation.stop import StopRule
+from llmcli.generation.strategies.base import StrategyOptions
+from llmcli.generation.strategies.sequential import Greedy
+from llmcli.generation.strategies.speculative import (
+    DraftModel,
+    PromptLookup,
+    Proposer,
+    Speculative,
+)
+from llmcli.generation.token import Token
+from llmcli.model import Decoder
+from tests.tiny import random_decoder, small_spec
+
+VOCAB = 6
+PROMPT = [1, 2, 3, 1, 2]
+kinds = pytest.mark.parametrize("kind", ["growing", "none"])
+proposers = pytest.mark.parametrize("proposer", ["lookup", "draft", "itself"])
+
+
+@pytest.fixture(scope="module")
+def decoder() -> Decoder:
+    return random_decoder(small_spec(VOCAB), seed=1, dtype=torch.float64)
+
+
+def _proposer(name: str, decoder: Decoder, kind: Any = "growing") -> Proposer:
+    if name == "lookup":
+        return PromptLookup()
+    other = random_decoder(small_spec(VOCAB), seed=2, dtype=torch.float64)
+    draft = decoder if name == "itself" else other
+    return DraftModel(Stepper(draft, make_cache(kind, draft.spec)))
+
+
+def _run(
+    decoder: Decoder,
+    proposer: Proposer,
+    *,
+    kind: Any = "growing",
+    new: int = 30,
+    stop: frozenset[int] = frozenset(),
+    params: SamplingParams | None = None,
+    sampling: bool = False,
+    draft: int = 4,
+) -> tuple[list[Token], Speculative]:
+    options = StrategyOptions(sampling=sampling, num_draft_tokens=draft)
+    strategy = Speculative(params or SamplingParams(), options, proposer)
+    stepper = Stepper(decoder, make_cache(kind, decoder.spec))
+    return list(strategy.run(stepper, PROMPT, StopRule(stop, new, 100))), strategy
+
+
+@kinds
+@proposers
+@pytest.mark.parametrize("draft", [1, 4, 9])
+def test_greedy_is_identical(decoder: Decoder, proposer: str, kind: Any, draft: int) -> None:
+    stepper = Stepper(decoder, make_cache(kind, decoder.spec))
+    plain = list(
+        Greedy(SamplingParams(), StrategyOptions()).run(
+            stepper, PROMPT, StopRule(frozenset(), 30, 100)
+        )
+    )
+    got, _ = _run(decoder, _proposer(proposer, decoder, kind), kind=kind, draft=draft)
+    assert [one.id for one in got] == [one.id for one in plain]
+    assert [one.logprob for one in got] == pytest.approx([one.logprob for one in plain], abs=1e-9)
+    assert got[-1].finish_reason == "length"
+
+
+def test_a_draft_that_is_the_decoder_itself_is_always_right(decoder: Decoder) -> None:
+    _, strategy = _run(decoder, _proposer("itself", decoder), new=31, draft=4)
+    assert strategy.acceptance.rate == 1.0
+    # The prompt, then five tokens a forward.
+    assert strategy.acceptance.forwards == 1 + 6
+
+
+@proposers
+def test_stops_inside_a_run_of_guesses(decoder: Decoder, proposer: str) -> None:
+    plain, _ = _run(decoder, PromptLookup())
+    stop = frozenset({plain[7].id})
+    expected = next(at for at, one in enumerate(plain) if one.id in stop)
+    got, _ = _run(decoder, _proposer(proposer, decoder), stop=stop)
+    assert [one.id for one in got] == [one.id for one in plain[: expected + 1]]
+    assert got[-1].finish_reason == "stop"
+
+
+@pytest.mark.parametrize("new", [0, 1, 2, 7])
+def test_never_more_than_the_budget(decoder: Decoder, new: int) -> None:
+    got, _ = _run(decoder, _proposer("itself", decoder), new=new, draft=5)
+    assert len(got) == new
+
+
+@proposers
+def test_sampled_text_follows_the_decoders_own_distribution(
+    decoder: Decoder, proposer: str
+) -> None:
+    """Chi-square over all pairs of the first two new ids, 36 cells."""
+    runs = 500
+    with torch.inference_mode():
+        first = decoder(torch.tensor([PROMPT]))[0, -1].softmax(-1)
+        rows = torch.tensor([[*PROMPT, id_] for id_ in range(VOCAB)])
+        second = decoder(rows)[:, -1].softmax(-1)
+    expected = (first[:, None] * second).flatten() * runs
+    counts = torch.zeros(VOCAB * VOCAB, dtype=torch.float64)
+    for seed in range(runs):
+        got, _ = _run(
+            decoder,
+            _proposer(proposer, decoder),
+            new=2,
+            params=SamplingParams(seed=seed),
+            sampling=True,
+            draft=3,
+        )
+        counts[got[0].id * VOCAB + got[1].id] += 1
+    cells = expected > 5
+    rest = counts[~cells].sum() - expected[~cells].sum()
+    statistic = ((counts - expected).square() / expected)[cells].sum().item()
+    degrees = int(cells.sum()) - 1
+    # Mean and three standard deviations of a chi-square.
+    assert statistic < degrees + 3 * (2 * degrees) ** 0.5
+    assert abs(rest.item()) < 5 * max(1.0, expected[~cells].sum().item()) ** 0.5
+
+
+def test_lookup_finds_the_latest_longest_repetition() -> None:
+    lookup = PromptLookup(longest=3)
+
+    def ids(*given: int) -> list[int]:
+        return [guess.id for guess in lookup.propose(list(given), 2, [], None)]
+
+    assert ids(1, 2, 3, 9, 1, 2, 3) == [9, 1]
+    assert ids(1, 2, 7, 8, 5, 2, 6, 4, 1, 2) == [7, 8]
+    assert ids(2, 5, 2, 6, 2) == [6, 2]
+    assert ids(1, 2, 3) == []
+    assert ids(1) == []
