@@ -154,6 +154,16 @@ def test_while_a_checkpoint_is_fetched(tmp_path: Path, monkeypatch: pytest.Monke
     assert not (tmp_path / "home" / "weights" / "own" / "er").exists()
 
 
+def test_an_import_that_swallows_the_press(tmp_path: Path) -> None:
+    args = ["generate", "-m", say(tmp_path, ["one"]), "hi"]
+    with Child(args, stdout="pipe", setup=pauses.swallowed_while_importing) as child:
+        child.wait_for(b"PAUSED")
+        child.type(CTRL_C)
+        assert (child.wait(), child.out) == (130, b"")
+        assert b"SWALLOWED" not in child.seen
+        assert child.terminal_restored
+
+
 def test_while_torch_is_imported(tmp_path: Path) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "llmcli", "generate", "hi"]
     process = subprocess.Popen(
