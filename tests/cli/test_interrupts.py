@@ -74,7 +74,7 @@ def test_in_the_middle_of_a_fast_reply(tmp_path: Path) -> None:
         text = child.out.decode()
         assert text == ("ab" * len(text))[: len(text) - 1] + "\n"
         # As many as were counted, neither lost nor doubled.
-        assert f"new: {len(text) - 1} tokens" in child.err.decode()
+        assert f"decode: {len(text) - 1} tokens" in child.err.decode()
         assert b"finish reason: interrupted" in child.err
 
 
