@@ -145,12 +145,14 @@ class DecoderSpec:
                 raise SpecError(f"a window of {window} keys; it must be at least 1")
         if any(layer.sparse for layer in self.layers) and self.experts is None:
             raise SpecError("sparse layers without experts")
-        if self.experts is not None and not 1 <= self.experts.top_k <= self.experts.count:
-            raise SpecError(f"{self.experts.top_k} of {self.experts.count} experts a token")
+        if self.experts is not None:
+            _check_experts(self.experts)
         if self.residual_scale != 1 and self.residual in ("post", "parallel", "parallel_shared"):
             raise SpecError(f"a residual scale does not go with {self.residual} blocks")
         if self.latent is not None:
             _check_latent(self.latent, self.num_heads, self.num_kv_heads, self.head_dim)
+        if self.linear is not None:
+            _check_linear(self.linear)
 
     @property
     def num_layers(self) -> int:
@@ -183,7 +185,37 @@ class DecoderSpec:
         return tuple(rope.regime(length, planned) for rope in ropes if rope)
 
 
+def _check_experts(experts: Experts) -> None:
+    if not 1 <= experts.top_k <= experts.count:
+        raise SpecError(f"{experts.top_k} of {experts.count} experts a token")
+    if experts.groups < 1 or experts.count % experts.groups:
+        raise SpecError(f"{experts.count} experts do not make {experts.groups} equal groups")
+    size = experts.count // experts.groups
+    if not 1 <= experts.top_groups <= experts.groups or experts.top_groups * size < experts.top_k:
+        raise SpecError(
+            f"{experts.top_groups} of {experts.groups} groups of {size} experts, "
+            f"of which {experts.top_k} are chosen"
+        )
+    if experts.groups > 1 and experts.group_score == "best_two" and size < 2:
+        raise SpecError("groups of one expert have no two best")
+
+
+def _check_linear(linear: GatedDelta) -> None:
+    for name in ("num_key_heads", "num_value_heads", "key_dim", "value_dim", "conv_kernel"):
+        if getattr(linear, name) < 1:
+            raise SpecError(f"linear attention's {name} is {getattr(linear, name)}, below 1")
+    if linear.num_value_heads % linear.num_key_heads:
+        raise SpecError(
+            f"{linear.num_value_heads} value heads are not a multiple of "
+            f"{linear.num_key_heads} key heads"
+        )
+
+
 def _check_latent(latent: Latent, heads: int, kv_heads: int, head_dim: int) -> None:
+    for name in ("kv_rank", "nope_dim", "rope_dim", "value_dim", "query_rank"):
+        value = getattr(latent, name)
+        if value is not None and value < 1:
+            raise SpecError(f"latent attention's {name} is {value}, but must be at least 1")
     width = latent.nope_dim + latent.rope_dim
     if head_dim != width:
         raise SpecError(f"heads of {head_dim} numbers, but latent attention makes {width}")

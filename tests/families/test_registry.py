@@ -113,6 +113,17 @@ def test_what_a_family_does_not_do_is_refused_by_name(
             {"model_type": "deepseek_v3", "num_key_value_heads": 8},
             "8 key-value heads",
         ),
+        ({"model_type": "deepseek_v3", "n_group": 7}, "7 equal groups"),
+        ({"model_type": "deepseek_v3", "n_group": 0}, "0 equal groups"),
+        ({"model_type": "deepseek_v3", "topk_group": 9}, "9 of 8 groups"),
+        ({"model_type": "deepseek_v3", "n_group": 64, "topk_group": 1}, "1 of 64 groups of 4"),
+        ({"model_type": "deepseek_v3", "kv_lora_rank": 0}, "kv_rank is 0"),
+        ({"model_type": "deepseek_v3", "qk_rope_head_dim": 7}, "rotary dimension 7"),
+        ({"model_type": "qwen3_next", "linear_num_key_heads": 0}, "num_key_heads is 0"),
+        ({"model_type": "qwen3_next", "linear_num_key_heads": 3}, "multiple of 3 key heads"),
+        ({"model_type": "gpt_oss", "num_experts_per_tok": 129}, "129 of 128 experts"),
+        ({"model_type": "gptj", "rotary_dim": 300}, "rotary dimension 300"),
+        ({"model_type": "gpt_neo", "window_size": 0}, "a window of 0 keys"),
     ],
 )
 def test_contradictory_configs_are_refused(config: dict[str, object], words: str) -> None:

@@ -71,7 +71,7 @@ def test_any_altered_size_is_refused(row: Row, oracle: MakeOracle) -> None:
         experts = spec.experts
         flipped = (replace(layer, sparse=not layer.sparse) for layer in spec.layers)
         wrong.append(replace(spec, layers=tuple(flipped)))
-        wrong.append(replace(spec, experts=replace(experts, count=experts.count + 1)))
+        wrong.append(replace(spec, experts=replace(experts, count=experts.count * 2)))
         inner = experts.intermediate_size + 2
         wrong.append(replace(spec, experts=replace(experts, intermediate_size=inner)))
     if spec.num_kv_heads > 1 and spec.latent is None:
