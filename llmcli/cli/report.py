@@ -34,16 +34,16 @@ def statistics_lines(run: Run) -> Iterator[str]:
     """After the text: counts, rates and bytes."""
     generation, stats = run.generation, run.generation.stats
     yield (
-        f"prompt: {stats.prompt_tokens} tokens, prefill {_rate(stats.prefill_rate)}, "
+        f"prefill: {stats.prompt_tokens} tokens, {_rate(stats.prefill_rate)}, "
         f"time to first token {_seconds(stats.first_token_seconds)}"
     )
     yield (
-        f"new: {stats.new_tokens} tokens, decode {_rate(stats.decode_rate)}, "
+        f"decode: {stats.new_tokens} tokens, {_rate(stats.decode_rate)}, "
         f"finish reason: {generation.finish_reason}{_matched(run)}"
     )
     peak = stats.peak_memory_bytes
     yield (
-        f"load {stats.load_seconds:.2f} s, cache {_megabytes(stats.cache_bytes)}, "
+        f"load: {stats.load_seconds:.2f} s, cache {_megabytes(stats.cache_bytes)}, "
         f"peak memory {_megabytes(peak) if peak is not None else 'unknown'}"
     )
 

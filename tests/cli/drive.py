@@ -5,12 +5,14 @@ In process is fast and shows each write; a child is for signals, descriptors and
 
 from __future__ import annotations
 
+import fcntl
 import io
 import multiprocessing
 import os
 import pty
 import select
 import signal
+import struct
 import sys
 import termios
 import threading
@@ -244,6 +246,15 @@ class Child:
             pass
         assert text in getattr(self, in_), f"ended; seen {self.seen!r} {self.out!r} {self.err!r}"
 
+    def let_fill(self) -> None:
+        """Read nothing until its stdout, a pipe, holds no more."""
+        (ours,) = [fd for fd, name in self._ours.items() if name == "out"]
+        end = time.monotonic() + PATIENCE
+        while fcntl.fcntl(ours, fcntl.F_GETPIPE_SZ) - _waiting(ours) >= 4096:
+            assert time.monotonic() < end, "never filled"
+            time.sleep(0.02)
+        time.sleep(0.1)
+
     def wait(self) -> int:
         """Its exit code, negative for a signal."""
         self._read_until(lambda: self._process.exitcode is not None)
@@ -286,6 +297,12 @@ class Child:
         return got
 
 
+def _waiting(fd: int) -> int:
+    """How many bytes a pipe holds."""
+    (count,) = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))
+    return int(count)
+
+
 def _child(
     args: list[str],
     streams: list[_Handed | None],
@@ -294,8 +311,6 @@ def _child(
     setup: Callable[[], None] | None,
 ) -> None:
     """Become the command line: what exec would have given it, without the wait for torch."""
-    import fcntl
-
     from llmcli.cli.app import main
 
     os.setsid()

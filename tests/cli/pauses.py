@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from importlib.abc import MetaPathFinder
 from typing import Any, NoReturn
 
 # Longer than any test waits: only an interrupt ends it.
@@ -109,3 +110,21 @@ def tell_next_descriptor() -> None:
         return real(path)
 
     ModelDir.open = opened  # type: ignore[method-assign, assignment]
+
+
+def swallowed_while_importing() -> None:
+    """As torch is imported, by something that swallows exceptions and goes on for long."""
+    name = "llmcli.engine.engine"
+    sys.modules.pop(name, None)
+
+    class Finder(MetaPathFinder):
+        def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+            told = b"PAUSED"
+            while fullname == name:
+                try:
+                    os.write(2, told)
+                    time.sleep(_LONG)
+                except KeyboardInterrupt:
+                    told = b"SWALLOWED"
+
+    sys.meta_path.insert(0, Finder())

@@ -74,7 +74,7 @@ def test_in_the_middle_of_a_fast_reply(tmp_path: Path) -> None:
         text = child.out.decode()
         assert text == ("ab" * len(text))[: len(text) - 1] + "\n"
         # As many as were counted, neither lost nor doubled.
-        assert f"new: {len(text) - 1} tokens" in child.err.decode()
+        assert f"decode: {len(text) - 1} tokens" in child.err.decode()
         assert b"finish reason: interrupted" in child.err
 
 
@@ -152,6 +152,16 @@ def test_while_a_checkpoint_is_fetched(tmp_path: Path, monkeypatch: pytest.Monke
             assert b"own/er" in child.seen
             assert child.terminal_restored
     assert not (tmp_path / "home" / "weights" / "own" / "er").exists()
+
+
+def test_an_import_that_swallows_the_press(tmp_path: Path) -> None:
+    args = ["generate", "-m", say(tmp_path, ["one"]), "hi"]
+    with Child(args, stdout="pipe", setup=pauses.swallowed_while_importing) as child:
+        child.wait_for(b"PAUSED")
+        child.type(CTRL_C)
+        assert (child.wait(), child.out) == (130, b"")
+        assert b"SWALLOWED" not in child.seen
+        assert child.terminal_restored
 
 
 def test_while_torch_is_imported(tmp_path: Path) -> None:

@@ -114,6 +114,8 @@ def test_raw_prompt_has_one_bos_at_most(
     ids = prompt_of(invoke, puppet, "--raw", f"{pasted}hi", *flags)["prompt_ids"]
     assert ids.count(puppet.added["<s>"]) == count
     assert ids[:count] == [puppet.added["<s>"]] * count
+    # A pasted one stands for the one that would have been added; else it is plain text.
+    assert len(ids) == count + len("hi") + (0 if count else len(pasted))
 
 
 @pytest.mark.parametrize("flag", ["--bos", "--no-bos", "--parse-special"])

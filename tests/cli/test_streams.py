@@ -77,11 +77,11 @@ def test_reader_that_leaves(tmp_path: Path, args: list[str]) -> None:
 
 
 def test_each_piece_arrives_at_once(tmp_path: Path) -> None:
-    made = make_puppet(tmp_path / "model", ["ab", "cd"], ends=False, max_positions=99999)
-    args = ["generate", "-m", str(made.folder), "hi", "-n", "90000"]
-    with Child(args, stdout="pipe") as child:
-        # Far less than any buffer holds, while it is still running.
-        child.wait_for(b"abcd", in_="out")
+    made = make_puppet(tmp_path / "model", ["one ", "two ", "three"])
+    args = ["generate", "-m", str(made.folder), "hi"]
+    with Child(args, stdout="pipe", setup=pauses.before_the_third_token) as child:
+        child.wait_for(b"PAUSED")
+        child.wait_for(b"one two ", in_="out")
         assert child.alive
         child.interrupt()
         assert child.wait() == 130
@@ -91,9 +91,8 @@ def test_slow_reader_of_a_pipe_that_does_not_block(tmp_path: Path) -> None:
     made = make_puppet(tmp_path / "model", ["ab" * 2000, "cd" * 2000], ends=False)
     args = ["generate", "-m", str(made.folder), "hi", "-n", "60"]
     with Child(args, stdout="pipe", stderr="pipe", nonblocking=True) as child:
-        child.wait_for(b"ab", in_="out")
-        assert child.wait() == 0
-        assert child.err == b""
+        child.let_fill()
+        assert (child.wait(), child.err) == (0, b"")
         assert child.out == (b"ab" * 2000 + b"cd" * 2000) * 30 + b"\n"
 
 

@@ -98,8 +98,9 @@ def test_errors_are_verbatim_and_safe(invoke: Invoke, tmp_path: Path) -> None:
 
 
 def test_the_debug_traceback_is_safe_too(invoke: Invoke) -> None:
-    result = invoke("generate", "-m", "./a\x1b[31m", "hi", "--debug", errors_terminal=True)
+    result = invoke("generate", "--file", "a\x1b[31m", "--debug", errors_terminal=True)
     assert "Traceback" in result.err
+    assert result.err.count("a␛[31m cannot be read") == 2
     assert "\x1b[31m" not in result.err
 
 

