@@ -150,9 +150,7 @@ def test_answers_of_no_text(invoke: Invoke, tmp_path: Path, flags: list[str]) ->
     result = invoke(*args, "-v", "--logprobs", "2")
     assert (result.code, result.out) == (0, "\n")
     new = int(flags[1] != "0")
-    assert (
-        f"decode: {new} tokens, -, finish reason: {'stop' if new else 'length'}" in result.err
-    )
+    assert f"decode: {new} tokens, -, finish reason: {'stop' if new else 'length'}" in result.err
     assert ("time to first token -" in result.err) == (new == 0)
     told = json.loads(invoke(*args, "--json").out)
     assert (told["text"], len(told["ids"])) == ("", new)

@@ -6,12 +6,12 @@ import pytest
 import torch
 from transformers.activations import ACT2FN
 
-from llmcli.families import gpt2, read_spec
+from llmcli.families import activations, read_spec
 from llmcli.model.mlp import ACTIVATIONS
 from tests.tiny import TINY
 
 
-@pytest.mark.parametrize("name", gpt2._ACTIVATIONS)
+@pytest.mark.parametrize("name", activations._ACTIVATIONS)
 def test_gpt2(name: str) -> None:
     _, spec, _ = read_spec({"model_type": "gpt2", "activation_function": name})
     _assert_same(name, spec.activation)
