@@ -15,7 +15,9 @@ from llmcli.cli import terminal
 from llmcli.cli.prompt_input import utf8_argument
 from llmcli.errors import UsageError
 
-StrategyChoice = Literal["greedy", "sample"]
+EarlyStoppingChoice = Literal["on", "off", "never"]
+# `speculative` is left out until a draft model can be given.
+StrategyChoice = Literal["greedy", "sample", "beam", "contrastive", "dola", "prompt-lookup"]
 DtypeChoice = Literal["auto", "float32", "bfloat16", "float16"]
 StoredDtype = Literal["float16", "bfloat16", "float32"]
 
@@ -42,7 +44,7 @@ def _flag(*names: str, help: str, panel: str | None = None) -> object:  # noqa: 
     return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False)
 
 
-def _value(
+def value_option(
     *names: str,
     help: str,  # noqa: A002
     metavar: str,
@@ -92,6 +94,16 @@ def _text(name: str) -> Callable[[str], str]:
     return partial(utf8_argument, name)
 
 
+def number_option(name: str, metavar: str, help: str, panel: str) -> object:  # noqa: A002
+    """An option that takes a number."""
+    return value_option(name, metavar=metavar, help=help, panel=panel, parser=_number(name))
+
+
+def whole_option(name: str, metavar: str, help: str, panel: str) -> object:  # noqa: A002
+    """An option that takes a whole number."""
+    return value_option(name, metavar=metavar, help=help, panel=panel, parser=_whole(name))
+
+
 def one_of(name: str, choices: object) -> Callable[[str], str]:
     """A parser for the values of a Literal."""
     known = get_args(choices)
@@ -116,7 +128,7 @@ PromptText = Annotated[
 ]
 PromptFile = Annotated[
     Path | None,
-    _value("--file", metavar="FILE", help="Read the prompt from a UTF-8 file.", panel=PROMPT),
+    value_option("--file", metavar="FILE", help="Read the prompt from a UTF-8 file.", panel=PROMPT),
 ]
 Raw = Annotated[
     bool,
@@ -124,7 +136,7 @@ Raw = Annotated[
 ]
 System = Annotated[
     str | None,
-    _value(
+    value_option(
         "--system",
         metavar="TEXT",
         help="The system message; needs a chat template.",
@@ -151,7 +163,7 @@ ParseSpecial = Annotated[
 
 MaxNewTokens = Annotated[
     int | None,
-    _value(
+    value_option(
         "--max-new-tokens",
         "-n",
         metavar="N",
@@ -162,7 +174,7 @@ MaxNewTokens = Annotated[
 ]
 Stop = Annotated[
     list[str] | None,
-    _value(
+    value_option(
         "--stop",
         metavar="TEXT",
         help="End just before this text; may be given several times.",
@@ -177,18 +189,18 @@ IgnoreEos = Annotated[
 
 Strategy = Annotated[
     StrategyChoice | None,
-    _value(
+    value_option(
         "--strategy",
-        metavar="greedy|sample",
-        help="Take the likeliest token, or draw one [default: greedy, or sample where the "
-        "checkpoint or an option below asks for it].",
+        metavar="NAME",
+        help="greedy, sample, beam, contrastive, dola or prompt-lookup [default: greedy, or "
+        "sample where the checkpoint or an option below asks for it].",
         panel=CHOICE,
         parser=one_of("--strategy", StrategyChoice),
     ),
 ]
 Temperature = Annotated[
     float | None,
-    _value(
+    value_option(
         "--temperature",
         "-t",
         metavar="X",
@@ -199,7 +211,7 @@ Temperature = Annotated[
 ]
 TopK = Annotated[
     int | None,
-    _value(
+    value_option(
         "--top-k",
         metavar="K",
         help="Among the K likeliest tokens; 0 is off.",
@@ -209,7 +221,7 @@ TopK = Annotated[
 ]
 TopP = Annotated[
     float | None,
-    _value(
+    value_option(
         "--top-p",
         metavar="P",
         help="Among the likeliest tokens that together reach probability P; 1 is off.",
@@ -219,7 +231,7 @@ TopP = Annotated[
 ]
 MinP = Annotated[
     float | None,
-    _value(
+    value_option(
         "--min-p",
         metavar="P",
         help="Among tokens at least P times as likely as the best; 0 is off.",
@@ -229,7 +241,7 @@ MinP = Annotated[
 ]
 RepetitionPenalty = Annotated[
     float | None,
-    _value(
+    value_option(
         "--repetition-penalty",
         metavar="X",
         help="Above 1, tokens already seen get less likely; 1 is off.",
@@ -239,7 +251,7 @@ RepetitionPenalty = Annotated[
 ]
 Seed = Annotated[
     int | None,
-    _value(
+    value_option(
         "--seed",
         metavar="N",
         help="Makes sampling repeatable [default: a new one each time; -v shows it].",
@@ -250,7 +262,7 @@ Seed = Annotated[
 
 Model = Annotated[
     str | None,
-    _value(
+    value_option(
         "--model",
         "-m",
         metavar="MODEL",
@@ -261,7 +273,7 @@ Model = Annotated[
 ]
 Device = Annotated[
     str | None,
-    _value(
+    value_option(
         "--device",
         metavar="DEVICE",
         help="auto, cpu, cuda, cuda:N or mps [default: auto].",
@@ -270,7 +282,7 @@ Device = Annotated[
 ]
 Dtype = Annotated[
     DtypeChoice | None,
-    _value(
+    value_option(
         "--dtype",
         metavar="DTYPE",
         help="Compute in auto, float32, bfloat16 or float16 [default: auto].",
@@ -280,7 +292,7 @@ Dtype = Annotated[
 ]
 Threads = Annotated[
     int | None,
-    _value(
+    value_option(
         "--threads",
         metavar="N",
         help="CPU threads [default: one a physical core].",
@@ -309,7 +321,7 @@ RawOutput = Annotated[
 Json = Annotated[bool, _flag("--json", help="Print JSON instead of text.", panel=OUTPUT)]
 Logprobs = Annotated[
     int | None,
-    _value(
+    value_option(
         "--logprobs",
         metavar="N",
         help="Report each token's logprob and the N likeliest tokens.",
@@ -344,7 +356,7 @@ OutDir = Annotated[
 ]
 ConvertDtype = Annotated[
     StoredDtype,
-    _value(
+    value_option(
         "--dtype",
         metavar="DTYPE",
         help="Write float16, bfloat16 or float32 [default: float16].",
@@ -358,6 +370,6 @@ PullName = Annotated[
     ),
 ]
 Revision = Annotated[
-    str | None, _value("--revision", metavar="REV", help="A hub branch, tag or commit.")
+    str | None, value_option("--revision", metavar="REV", help="A hub branch, tag or commit.")
 ]
 Force = Annotated[bool, _flag("--force", help="Fetch it again although it is here.")]

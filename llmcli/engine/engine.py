@@ -22,7 +22,7 @@ from llmcli.engine.settings import Flags, resolve_settings
 from llmcli.errors import CheckpointError, GenerationError, TemplateError, UsageError
 from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
-from llmcli.generation.strategies import StrategyOptions, make_strategy
+from llmcli.generation.strategies import StrategyOptions, make_strategy, reads
 from llmcli.text.chat_template import ChatTemplate, find_template
 from llmcli.text.detokenizer import Detokenizer, hidden_ids
 from llmcli.text.stop_ids import StopId, collect_stop_ids
@@ -88,6 +88,12 @@ class Engine:
         """Every id that ends a reply, with the sources that name it."""
         return collect_stop_ids(self.defaults, self.directory.config, self.tokenizer, self.template)
 
+    @cached_property
+    def line_break_ids(self) -> frozenset[int]:
+        """The id of a bare line break, where the tokenizer has one."""
+        ids = self.tokenizer.encode_raw("a\n", bos=False)
+        return frozenset(ids[-1:]) if len(ids) == 2 else frozenset()
+
     def prompt(self, request: PromptRequest) -> Prompt:
         """The prompt's ids, checked against the context."""
         if self._template_error is not None and request.mode != "raw":
@@ -113,6 +119,11 @@ class Engine:
         settings = resolve_settings(
             options.flags, self.defaults, fresh_seed=secrets.randbelow(2**32)
         )
+        if options.top_logprobs and "top_logprobs" not in reads(settings.strategy):
+            raise UsageError(
+                f"strategy {settings.strategy} does not report --logprobs above 0",
+                hint="use --logprobs 0, or another --strategy",
+            )
         spec = self.loaded.spec
         kind = default_kind(spec) if options.cache == "auto" else options.cache
         ending = frozenset(stop.id for stop in self.stop_ids)
@@ -131,7 +142,12 @@ class Engine:
             make_strategy(
                 settings.strategy,
                 settings.params,
-                StrategyOptions(top_logprobs=options.top_logprobs),
+                StrategyOptions(
+                    top_logprobs=options.top_logprobs,
+                    line_break_ids=self.line_break_ids,
+                    sampling=settings.sampling,
+                    **settings.options,
+                ),
             ),
             stop,
             prompt=prompt,

@@ -11,16 +11,48 @@ from typing import Any, Literal, NoReturn
 
 from llmcli.checkpoint.escape import printable
 from llmcli.errors import CheckpointError, UsageError
-from llmcli.generation.params import SAMPLING_KEYS, SamplingParams
+from llmcli.generation.params import SAMPLING_KEYS, SAMPLING_ONLY, SamplingParams
+from llmcli.generation.reads import StrategyName, reads
 
-StrategyName = Literal["greedy", "sample"]
 Source = Literal["flag", "generation_config.json", "built-in"]
+EarlyStopping = Literal["on", "off", "never"]
 
 BUILT_IN_MAX_NEW_TOKENS = 256
 
-# Flags that, given without --strategy, ask for sampling.
-_ASK_FOR_SAMPLING = ("temperature", "top_k", "top_p", "min_p")
-_FROM_FILE = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "max_new_tokens")
+# The settings of single strategies that flags reach, with the values that hold without a flag.
+_OPTIONS: Mapping[str, Any] = {
+    "num_beams": 4,
+    "num_beam_groups": 1,
+    "diversity_penalty": 0.0,
+    "length_penalty": 1.0,
+    "early_stopping": "off",
+    "num_draft_tokens": 5,
+    "penalty_alpha": 0.6,
+    "num_candidates": 4,
+}
+# Given as ids, which only a tokenizer can make of text.
+_BY_ID = ("logit_bias", "suppress")
+_KEYS = tuple(key for key in SAMPLING_KEYS if key not in _BY_ID)
+
+# Flags that, given without --strategy, ask for sampling: those without which it changes nothing.
+_ASK_FOR_SAMPLING = tuple(
+    key for key in SAMPLING_ONLY if key not in ("seed", "xtc_threshold", "mirostat_eta")
+)
+# generation_config.json's names of the settings that it may hold.
+_FROM_FILE: Mapping[str, str] = {
+    "temperature": "temperature",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "typical_p": "typical_p",
+    "epsilon_cutoff": "epsilon_cutoff",
+    "eta_cutoff": "eta_cutoff",
+    "repetition_penalty": "repetition_penalty",
+    "no_repeat_ngram_size": "no_repeat_ngram",
+    "min_new_tokens": "min_new_tokens",
+    "max_new_tokens": "max_new_tokens",
+}
+_WHOLE = ("top_k", "no_repeat_ngram", "min_new_tokens", "max_new_tokens")
 
 _HUGE = 2**63
 
@@ -31,14 +63,9 @@ _NOT_IMPLEMENTED: Mapping[str, tuple[Any, ...]] = {
     "num_beam_groups": (1,),
     "penalty_alpha": (0, 0.0),
     "dola_layers": (),
-    "typical_p": (1, 1.0),
-    "epsilon_cutoff": (0, 0.0),
-    "eta_cutoff": (0, 0.0),
-    "no_repeat_ngram_size": (0,),
     "encoder_no_repeat_ngram_size": (0,),
     "encoder_repetition_penalty": (1, 1.0),
     "min_length": (0,),
-    "min_new_tokens": (0,),
     "bad_words_ids": ([],),
     "suppress_tokens": ([],),
     "begin_suppress_tokens": ([],),
@@ -61,8 +88,32 @@ class Flags:
     top_k: int | None = None
     top_p: float | None = None
     min_p: float | None = None
+    typical_p: float | None = None
+    top_n_sigma: float | None = None
+    epsilon_cutoff: float | None = None
+    eta_cutoff: float | None = None
+    xtc_probability: float | None = None
+    xtc_threshold: float | None = None
+    mirostat_tau: float | None = None
+    mirostat_eta: float | None = None
     repetition_penalty: float | None = None
+    repetition_last: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    no_repeat_ngram: int | None = None
+    dry_multiplier: float | None = None
+    dry_base: float | None = None
+    dry_allowed_length: int | None = None
+    min_new_tokens: int | None = None
     seed: int | None = None
+    num_beams: int | None = None
+    num_beam_groups: int | None = None
+    diversity_penalty: float | None = None
+    length_penalty: float | None = None
+    early_stopping: EarlyStopping | None = None
+    num_draft_tokens: int | None = None
+    penalty_alpha: float | None = None
+    num_candidates: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +126,16 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`used` holds every setting that this run reads, by name, in a fixed order."""
+    """`used` holds every setting that this run reads, by name, in a fixed order.
+
+    `sampling` tells a strategy that can draw or choose the likeliest which to do; `options` are
+    the fields of StrategyOptions that flags reach.
+    """
 
     strategy: StrategyName
+    sampling: bool
     params: SamplingParams
+    options: Mapping[str, Any]
     max_new_tokens: int
     used: Mapping[str, Setting]
     warnings: tuple[str, ...]
@@ -86,15 +143,15 @@ class Settings:
 
 def check_flags(flags: Flags) -> None:
     """Raise UsageError for values out of range, before anything is loaded."""
-    given = {key: getattr(flags, key) for key in SAMPLING_KEYS}
+    given = {key: getattr(flags, key) for key in _KEYS}
     SamplingParams(**{key: value for key, value in given.items() if value is not None})
     if flags.max_new_tokens is not None and flags.max_new_tokens < 0:
         raise UsageError(
             f"max-new-tokens is {flags.max_new_tokens}; it must be at least 0",
             hint="0 generates nothing",
         )
-    if flags.strategy == "greedy":
-        _refuse_unread(flags, Setting("greedy", "flag"))
+    if flags.strategy is not None:
+        _refuse_unread(flags, Setting(flags.strategy, "flag"), sampling=_asks(flags))
 
 
 def resolve_settings(flags: Flags, file: Mapping[str, Any], *, fresh_seed: int) -> Settings:
@@ -105,44 +162,65 @@ def resolve_settings(flags: Flags, file: Mapping[str, Any], *, fresh_seed: int) 
     for values in the file that are of the wrong kind or out of range.
     """
     check_flags(flags)
-    from_file = _read_file(file, flags)
-    merged = {key: _pick(key, flags, from_file) for key in _FROM_FILE}
-    strategy = _strategy(flags, file, merged)
-    _refuse_unread(flags, strategy)
-    if flags.seed is not None:
-        merged["seed"] = Setting(flags.seed, "flag")
-    else:
+    from_file = _read_file(file)
+    merged = {key: _pick(key, flags, from_file) for key in (*_KEYS, *_OPTIONS, "max_new_tokens")}
+    if flags.seed is None:
         merged["seed"] = Setting(fresh_seed, "built-in")
-    max_new_tokens = merged.pop("max_new_tokens")
-    params = _params(merged)
-    read = SAMPLING_KEYS if strategy.value == "sample" else ("repetition_penalty",)
+    strategy = _strategy(flags, file, merged)
+    sampling = merged["temperature"].value != 0 and (
+        strategy.value == "sample" or _asks(flags) or file.get("do_sample") is True
+    )
+    _refuse_unread(flags, strategy, sampling=sampling)
+    read = reads(strategy.value, sampling=sampling)
+    shown = [key for key in (*_KEYS, *_OPTIONS) if key in read and _worth_showing(key, merged)]
     used = {
         "strategy": strategy,
-        "max_new_tokens": max_new_tokens,
-        **{key: merged[key] for key in SAMPLING_KEYS if key in read},
+        "max_new_tokens": merged["max_new_tokens"],
+        **{key: merged[key] for key in shown},
     }
-    return Settings(strategy.value, params, max_new_tokens.value, used, _unmet(file))
+    return Settings(
+        strategy.value,
+        sampling,
+        SamplingParams(**{key: merged[key].value for key in _KEYS}),
+        {key: merged[key].value for key in _OPTIONS if key in read},
+        merged["max_new_tokens"].value,
+        used,
+        _unmet(file),
+    )
 
 
-def _read_file(file: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
-    """The file's own values of the keys that no flag gives; null is as good as absent."""
+def _worth_showing(key: str, merged: Mapping[str, Setting]) -> bool:
+    """The best known settings always, the others where somebody set them."""
+    known = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
+    return key in known or key in _OPTIONS or merged[key].source != "built-in"
+
+
+def _asks(flags: Flags) -> bool:
+    """Whether some flag makes no sense without sampling."""
+    return flags.temperature != 0 and any(
+        getattr(flags, key) is not None for key in _ASK_FOR_SAMPLING
+    )
+
+
+def _read_file(file: Mapping[str, Any]) -> dict[str, Any]:
+    """The file's own values of the keys that we know; null is as good as absent."""
     found: dict[str, Any] = {}
-    if flags.strategy is None and not isinstance(file.get("do_sample"), bool | None):
+    if not isinstance(file.get("do_sample"), bool | None):
         _bad_file("do_sample", file["do_sample"], "true or false")
-    for key in _FROM_FILE:
-        value = file.get(key)
-        if value is None or getattr(flags, key) is not None:
+    for name, key in _FROM_FILE.items():
+        value = file.get(name)
+        if value is None:
             continue
-        whole = key in ("top_k", "max_new_tokens")
+        whole = key in _WHOLE
         if isinstance(value, bool) or not isinstance(value, int | float):
-            _bad_file(key, value, "a number")
+            _bad_file(name, value, "a number")
         # Also keeps integers that no float can hold out of the float arithmetic below.
         if not -_HUGE < value < _HUGE:
-            _bad_file(key, value, "a number of sensible size")
+            _bad_file(name, value, "a number of sensible size")
         if whole and value != int(value):
-            _bad_file(key, value, "a whole number")
+            _bad_file(name, value, "a whole number")
         if key == "max_new_tokens" and value < 0:
-            _bad_file(key, value, "a number from 0 up")
+            _bad_file(name, value, "at least 0")
         found[key] = int(value) if whole else float(value)
     # Some files write -1 for "off".
     if found.get("top_k", 0) < 0:
@@ -160,7 +238,7 @@ def _read_file(file: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
 def _bad_file(key: str, value: object, wanted: str) -> NoReturn:
     raise CheckpointError(
         f"generation_config.json sets {key} to {printable(repr(value))}, not to {wanted}",
-        hint="give the value as a flag, or correct the file",
+        hint="correct the file, or fetch it again",
     )
 
 
@@ -172,17 +250,20 @@ def _pick(key: str, flags: Flags, from_file: Mapping[str, Any]) -> Setting:
         return Setting(from_file[key], "generation_config.json")
     if key == "max_new_tokens":
         return Setting(BUILT_IN_MAX_NEW_TOKENS, "built-in")
+    if key in _OPTIONS:
+        return Setting(_OPTIONS[key], "built-in")
     return Setting(getattr(SamplingParams(), key), "built-in")
 
 
 def _strategy(flags: Flags, file: Mapping[str, Any], merged: Mapping[str, Setting]) -> Setting:
-    """Temperature 0 is greedy whatever else is set; else the flag, then the file's do_sample."""
+    """The flag, else sampling where a flag or the file asks for it; temperature 0 is greedy."""
+    if flags.strategy not in (None, "greedy", "sample"):
+        return Setting(flags.strategy, "flag")
     if flags.temperature == 0:
         return Setting("greedy", "flag")
-    asked = any(getattr(flags, key) is not None for key in _ASK_FOR_SAMPLING)
     if flags.strategy is not None:
         chosen = Setting(flags.strategy, "flag")
-    elif asked:
+    elif _asks(flags):
         chosen = Setting("sample", "flag")
     elif file.get("do_sample") is True:
         chosen = Setting("sample", "generation_config.json")
@@ -193,23 +274,24 @@ def _strategy(flags: Flags, file: Mapping[str, Any], merged: Mapping[str, Settin
     return chosen
 
 
-def _refuse_unread(flags: Flags, strategy: Setting) -> None:
-    if strategy.value != "greedy" or flags.temperature == 0:
-        return
+def _refuse_unread(flags: Flags, strategy: Setting, *, sampling: bool) -> None:
+    read = reads(strategy.value, sampling=sampling)
+    # Temperature 0 is greedy whatever else is set, so sampling flags beside it are no mistake.
+    forgiven = SAMPLING_ONLY if flags.temperature == 0 else ()
     unread = [
         f"--{key.replace('_', '-')}"
-        for key in (*_ASK_FOR_SAMPLING, "seed")
-        if getattr(flags, key) is not None
+        for key in (*_KEYS, *_OPTIONS)
+        if getattr(flags, key) is not None and key not in read and key not in forgiven
     ]
     if unread:
-        raise UsageError(
-            f"strategy greedy ({strategy.source}) does not read {', '.join(unread)}",
-            hint=f"leave {'it' if len(unread) == 1 else 'them'} out, or use --strategy sample",
+        drawn = all(getattr(flags, key) is None or key in read for key in _OPTIONS)
+        other = (
+            "--strategy sample" if strategy.value == "greedy" and drawn else "another --strategy"
         )
-
-
-def _params(merged: Mapping[str, Setting]) -> SamplingParams:
-    return SamplingParams(**{key: merged[key].value for key in SAMPLING_KEYS})
+        raise UsageError(
+            f"strategy {strategy.value} ({strategy.source}) does not read {', '.join(unread)}",
+            hint=f"leave {'it' if len(unread) == 1 else 'them'} out, or use {other}",
+        )
 
 
 def _unmet(file: Mapping[str, Any]) -> tuple[str, ...]:
