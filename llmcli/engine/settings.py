@@ -162,7 +162,7 @@ def resolve_settings(flags: Flags, file: Mapping[str, Any], *, fresh_seed: int) 
     for values in the file that are of the wrong kind or out of range.
     """
     check_flags(flags)
-    from_file = _read_file(file)
+    from_file = _read_file(file, flags)
     merged = {key: _pick(key, flags, from_file) for key in (*_KEYS, *_OPTIONS, "max_new_tokens")}
     if flags.seed is None:
         merged["seed"] = Setting(fresh_seed, "built-in")
@@ -202,14 +202,14 @@ def _asks(flags: Flags) -> bool:
     )
 
 
-def _read_file(file: Mapping[str, Any]) -> dict[str, Any]:
-    """The file's own values of the keys that we know; null is as good as absent."""
+def _read_file(file: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
+    """The file's own values of the keys that no flag gives; null is as good as absent."""
     found: dict[str, Any] = {}
-    if not isinstance(file.get("do_sample"), bool | None):
+    if flags.strategy is None and not isinstance(file.get("do_sample"), bool | None):
         _bad_file("do_sample", file["do_sample"], "true or false")
     for name, key in _FROM_FILE.items():
         value = file.get(name)
-        if value is None:
+        if value is None or getattr(flags, key) is not None:
             continue
         whole = key in _WHOLE
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -220,7 +220,7 @@ def _read_file(file: Mapping[str, Any]) -> dict[str, Any]:
         if whole and value != int(value):
             _bad_file(name, value, "a whole number")
         if key == "max_new_tokens" and value < 0:
-            _bad_file(name, value, "at least 0")
+            _bad_file(name, value, "a number from 0 up")
         found[key] = int(value) if whole else float(value)
     # Some files write -1 for "off".
     if found.get("top_k", 0) < 0:
@@ -238,7 +238,7 @@ def _read_file(file: Mapping[str, Any]) -> dict[str, Any]:
 def _bad_file(key: str, value: object, wanted: str) -> NoReturn:
     raise CheckpointError(
         f"generation_config.json sets {key} to {printable(repr(value))}, not to {wanted}",
-        hint="correct the file, or fetch it again",
+        hint="give the value as a flag, or correct the file",
     )
 
 

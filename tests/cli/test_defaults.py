@@ -180,7 +180,7 @@ def test_what_it_asks_for_in_vain_is_a_warning(invoke: Invoke, tmp_path: Path) -
         (["-n", "9" * 5000], "--max-new-tokens is '999"),
         (["--top-k", "1" + "0" * 400], "--top-k is '1000"),
         (["-t", "hot"], "--temperature is 'hot'; it must be a number"),
-        (["--strategy", "beam"], "--strategy is 'beam'; it must be one of greedy, sample"),
+        (["--strategy", "best"], "--strategy is 'best'; it must be one of greedy, sample"),
         (["--dtype", "int3"], "--dtype is 'int3'; it must be one of auto, float32,"),
         (["--threads", "0"], "--threads is 0; it must lie between 1 and 1024"),
         (["--threads", "100000"], "--threads is 100000; it must lie between 1 and 1024"),

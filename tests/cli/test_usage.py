@@ -42,6 +42,9 @@ def test_help_is_grouped(invoke: Invoke) -> None:
         "Model and machine",
         "Where the text ends",
         "How tokens are chosen",
+        "Sampling, further filters",
+        "Penalties",
+        "Settings of single strategies",
         "Output",
         "Options",
     ]
