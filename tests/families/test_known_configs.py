@@ -58,6 +58,7 @@ SHAPES: dict[str, tuple[int, int, int, int, float, int, set[int | None]]] = {
     "Qwen3-0.6B": (28, 16, 8, 128, 1e6, 128, {None}),
     "Qwen3-8B": (36, 32, 8, 128, 1e6, 128, {None}),
     "Qwen3-30B-A3B": (48, 32, 4, 128, 1e6, 128, {None}),
+    "Gemma-2B": (18, 8, 1, 256, 1e4, 256, {None}),
     "Gemma-2-2B": (26, 8, 4, 256, 1e4, 256, {4096, None}),
     "Gemma-3-270M": (18, 4, 1, 256, 1e4, 256, {512, None}),
     "Gemma-3-1B": (26, 4, 1, 256, 1e4, 256, {512, None}),
@@ -83,6 +84,14 @@ FACTS: dict[str, dict[str, Any]] = {
     "Llama-3.2-1B": {"tie_embeddings": True, "norm_eps": 1e-5},
     "Qwen2.5-0.5B": {"tie_embeddings": True, "attn_bias": True, "attn_out_bias": False},
     "Qwen3-8B": {"qk_norm": "per_head", "attn_bias": False, "output_gate": None},
+    "Gemma-2B": {
+        "tie_embeddings": True,
+        "attn_scale": 1 / 16,
+        "embed_scale": 2048**0.5,
+        "residual": "pre",
+        "norm_offset": 1.0,
+        "activation": "gelu_tanh",
+    },
     "Gemma-2-2B": {
         "tie_embeddings": True,
         "attn_scale": 1 / 16,

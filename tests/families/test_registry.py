@@ -80,6 +80,15 @@ def test_quantised_weights_are_refused_by_name(settings: dict[str, object], meth
             "parallel_attn",
         ),
         ({"model_type": "falcon", "num_ln_in_parallel_attn": 2}, "num_ln_in_parallel_attn"),
+        (
+            {
+                "model_type": "gemma",
+                "hidden_size": 48,
+                "num_attention_heads": 4,
+                "use_bidirectional_attention": True,
+            },
+            "use_bidirectional_attention",
+        ),
         ({"model_type": "gptj", "rotary": False}, "rotary"),
         ({"model_type": "gpt_bigcode", "add_cross_attention": True}, "add_cross_attention"),
         ({"model_type": "openai-gpt", "afn": "tanh"}, "afn"),
