@@ -21,6 +21,9 @@ _REFUSED = {
     errno.ENOTDIR,
     errno.EISDIR,
     errno.EEXIST,
+    errno.ENOENT,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
 }
 _FULL = {errno.ENOSPC, errno.EDQUOT} if hasattr(errno, "EDQUOT") else {errno.ENOSPC}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from llmcli.acquire import places
 from llmcli.acquire import resolve as room
+from llmcli.acquire.disk import disk_faults
 from llmcli.acquire.places import embedded, home, installed
 from llmcli.acquire.progress import Silent
 from llmcli.acquire.pull import Resolved
@@ -261,3 +263,10 @@ def test_packed_weights_win_over_the_repository(tmp_path: Path, monkeypatch: pyt
     assert embedded("stories260k") == repository
     packed = checkpoint(tmp_path / "site/llmcli/_weights/stories260k")
     assert embedded("stories260k") == packed
+
+
+@pytest.mark.parametrize("code", [errno.ENOENT, errno.ENAMETOOLONG, errno.EROFS])
+def test_a_home_that_cannot_be_made_is_one_error(tmp_path: Path, code: int) -> None:
+    """So that the default model can still be replaced by the embedded one."""
+    with pytest.raises(AcquireError, match="cannot be written"), disk_faults(tmp_path):
+        raise OSError(code, os.strerror(code), str(tmp_path))
