@@ -11,13 +11,19 @@ import time
 from importlib.abc import MetaPathFinder
 from typing import Any, NoReturn
 
-# Longer than any test waits: only an interrupt ends it.
-_LONG = 600.0
+# Slices of a wait longer than any test's: only an interrupt ends it. In one long sleep a signal
+# that comes just before the system call would wait for its end.
+_SLICE, _SLICES = 0.05, 12_000
+
+
+def _wait() -> None:
+    for _ in range(_SLICES):
+        time.sleep(_SLICE)
 
 
 def _pause() -> NoReturn:
     os.write(2, b"PAUSED")
-    time.sleep(_LONG)
+    _wait()
     sys.exit("nobody interrupted")
 
 
@@ -74,7 +80,7 @@ def swallowing() -> None:
         try:
             if self.ids.shape[1]:
                 os.write(2, b"PAUSED")
-                time.sleep(_LONG)
+                _wait()
         except KeyboardInterrupt:
             pass
         return real(self, new)
@@ -91,7 +97,7 @@ def deaf() -> None:
         while True:
             try:
                 os.write(2, told)
-                time.sleep(_LONG)
+                _wait()
             except KeyboardInterrupt:
                 told = b"SWALLOWED"
 
@@ -123,7 +129,7 @@ def swallowed_while_importing() -> None:
             while fullname == name:
                 try:
                     os.write(2, told)
-                    time.sleep(_LONG)
+                    _wait()
                 except KeyboardInterrupt:
                     told = b"SWALLOWED"
 
