@@ -30,21 +30,31 @@ def run(args: Sequence[str]) -> int:
     try:
         return _invoke(args)
     except KeyboardInterrupt:
-        if terminal.is_terminal(sys.stderr):
-            terminal.note()
-        return interrupts.INTERRUPTED
+        return _interrupted()
     except (terminal.ReaderGoneError, BrokenPipeError):
         return BROKEN_PIPE
     except LlmcliError as error:
+        if interrupts.pending():
+            return _interrupted()
         terminal.fail(error, debug=debug)
         return error.exit_code
     except OSError as error:
+        if interrupts.pending():
+            return _interrupted()
         terminal.fail(_from_system(error), debug=debug)
         return 1
     except Exception as error:
+        if interrupts.pending():
+            return _interrupted()
         short = _out_of_memory(error)
         terminal.fail(short or _bug(error), debug=debug or short is None)
         return 1
+
+
+def _interrupted() -> int:
+    if terminal.is_terminal(sys.stderr):
+        terminal.note()
+    return interrupts.INTERRUPTED
 
 
 def _invoke(args: Sequence[str]) -> int:

@@ -70,6 +70,11 @@ def acknowledge() -> None:
     _state.acknowledged = True
 
 
+def pending() -> bool:
+    """Whether a press came that nobody has answered: a library may have made an error of it."""
+    return _state.pressed is not None and not _state.acknowledged
+
+
 @contextmanager
 def ending_at_once() -> Iterator[None]:
     """Within, a press ends the process: for imports, where C code may swallow exceptions."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from llmcli.cli import dispatch, interrupts
+from llmcli.errors import AcquireError
 from tests.acquire import hub_server
 from tests.acquire.hub_server import Repo
 from tests.cli import pauses
@@ -180,3 +183,25 @@ def test_while_torch_is_imported(tmp_path: Path) -> None:
     out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (130, b"")
     assert b"Traceback" not in err
+
+
+@pytest.mark.parametrize("error", [AcquireError("cut"), OSError("cut"), RuntimeError("cut")])
+def test_a_press_that_a_library_made_an_error_of(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def swallowed(_args: object) -> int:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise error from None
+        return 0
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(dispatch, "_invoke", swallowed)
+    interrupts.install(before_exit=lambda: None)
+    try:
+        assert dispatch.run([]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+        interrupts.install(before_exit=lambda: None)
+        signal.signal(signal.SIGINT, before)
