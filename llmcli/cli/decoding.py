@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from typing import Annotated
 
+from llmcli.cli import options
 from llmcli.cli.options import (
     EarlyStoppingChoice,
     number_option,
@@ -11,6 +13,7 @@ from llmcli.cli.options import (
     value_option,
     whole_option,
 )
+from llmcli.engine.settings import Flags
 
 FILTERS = "Sampling, further filters"
 PENALTIES = "Penalties"
@@ -199,3 +202,45 @@ EarlyStopping = Annotated[
         parser=one_of("--early-stopping", EarlyStoppingChoice),
     ),
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoding:
+    """How tokens are chosen: one field for each of the engine's Flags."""
+
+    max_new_tokens: options.MaxNewTokens = None
+    strategy: options.Strategy = None
+    temperature: options.Temperature = None
+    top_k: options.TopK = None
+    top_p: options.TopP = None
+    min_p: options.MinP = None
+    repetition_penalty: options.RepetitionPenalty = None
+    seed: options.Seed = None
+    typical_p: TypicalP = None
+    top_n_sigma: TopNSigma = None
+    epsilon_cutoff: EpsilonCutoff = None
+    eta_cutoff: EtaCutoff = None
+    xtc_probability: XtcProbability = None
+    xtc_threshold: XtcThreshold = None
+    mirostat_tau: MirostatTau = None
+    mirostat_eta: MirostatEta = None
+    repetition_last: RepetitionLast = None
+    presence_penalty: PresencePenalty = None
+    frequency_penalty: FrequencyPenalty = None
+    no_repeat_ngram: NoRepeatNgram = None
+    dry_multiplier: DryMultiplier = None
+    dry_base: DryBase = None
+    dry_allowed_length: DryAllowedLength = None
+    min_new_tokens: MinNewTokens = None
+    num_beams: NumBeams = None
+    num_beam_groups: NumBeamGroups = None
+    diversity_penalty: DiversityPenalty = None
+    length_penalty: LengthPenalty = None
+    num_draft_tokens: NumDraftTokens = None
+    penalty_alpha: PenaltyAlpha = None
+    num_candidates: NumCandidates = None
+    early_stopping: EarlyStopping = None
+
+    def flags(self) -> Flags:
+        """As the engine takes them."""
+        return Flags(**{one.name: getattr(self, one.name) for one in fields(Flags)})

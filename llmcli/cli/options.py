@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar, get_args
@@ -373,3 +374,33 @@ Revision = Annotated[
     str | None, value_option("--revision", metavar="REV", help="A hub branch, tag or commit.")
 ]
 Force = Annotated[bool, _flag("--force", help="Fetch it again although it is here.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loading:
+    """Which checkpoint, and where it runs."""
+
+    model: Model = None
+    device: Device = None
+    dtype: Dtype = None
+    threads: Threads = None
+    kv_cache: KvCache = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompting:
+    """How the prompt's text becomes ids."""
+
+    raw: Raw = False
+    system: System = None
+    bos: Bos = None
+    parse_special: ParseSpecial = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """What ends the text besides its length."""
+
+    stop: Stop = None
+    ignore_eos: IgnoreEos = False
+    show_special: ShowSpecial = False

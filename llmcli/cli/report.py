@@ -25,7 +25,7 @@ def setup_lines(run: Run) -> Iterator[str]:
     for name, setting in run.generation.settings.used.items():
         yield f"{name}: {setting.value} ({setting.source})"
     ending = ", ".join(f"{s.id} {s.text!r} ({' + '.join(s.sources)})" for s in run.engine.stop_ids)
-    yield f"stop ids: {ending or 'none'}{' (ignored)' if run.request.ignore_eos else ''}"
+    yield f"stop ids: {ending or 'none'}{' (ignored)' if run.request.ending.ignore_eos else ''}"
     kind = "chat template" if run.generation.prompt.is_chat else "raw text"
     yield f"prompt: {len(run.generation.prompt.ids)} tokens, {kind}"
 
@@ -92,13 +92,14 @@ def as_json(run: Run) -> dict[str, Any]:
 def _options(run: Run) -> dict[str, dict[str, Any]]:
     """Every option's effective value and its source."""
     request, loaded = run.request, run.engine.loaded
-    by_variable = request.model is None and os.environ.get(VARIABLE)
+    loading, prompting, ending = request.loading, request.prompting, request.ending
+    by_variable = loading.model is None and os.environ.get(VARIABLE)
     is_chat = run.generation.prompt.is_chat
     return {
         "model": {
             "value": run.resolved.name,
             "path": str(run.resolved.path),
-            "source": VARIABLE if by_variable else _source(request.model),
+            "source": VARIABLE if by_variable else _source(loading.model),
         },
         **{
             name: {"value": setting.value, "source": setting.source}
@@ -106,30 +107,30 @@ def _options(run: Run) -> dict[str, dict[str, Any]]:
         },
         "raw": {
             "value": not is_chat,
-            "source": "flag" if request.raw else "chat template" if is_chat else "built-in",
+            "source": "flag" if prompting.raw else "chat template" if is_chat else "built-in",
         },
-        "system": _option(request.system, None),
-        "bos": _option(request.bos, None),
-        "parse_special": _option(request.parse_special or None, False),
-        "stop": _option(list(request.stop) or None, []),
+        "system": _option(prompting.system, None),
+        "bos": _option(prompting.bos, None),
+        "parse_special": _option(prompting.parse_special or None, False),
+        "stop": _option(ending.stop or None, []),
         "stop_ids": {
             "value": [stop.id for stop in run.engine.stop_ids],
             "source": {str(stop.id): list(stop.sources) for stop in run.engine.stop_ids},
         },
-        "ignore_eos": _option(request.ignore_eos or None, False),
-        "show_special": _option(request.show_special or None, False),
-        "kv_cache": _option(request.kv_cache, True),
+        "ignore_eos": _option(ending.ignore_eos or None, False),
+        "show_special": _option(ending.show_special or None, False),
+        "kv_cache": _option(loading.kv_cache, True),
         "device": {
             "value": str(loaded.decoder.device),
-            "source": _source(request.device),
+            "source": _source(loading.device),
             "reason": loaded.device_reason,
         },
         "dtype": {
             "value": _dtype(run),
-            "source": _source(request.dtype),
+            "source": _source(loading.dtype),
             "reason": loaded.dtype_reason,
         },
-        "threads": _option(request.threads, None),
+        "threads": _option(loading.threads, None),
         "logprobs": _option(request.logprobs, None),
     }
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from llmcli.acquire.resolve import Resolved, resolve
 from llmcli.cli import interrupts, terminal
-from llmcli.cli.options import DtypeChoice
+from llmcli.cli.options import Ending, Loading, Prompting
 from llmcli.cli.progress import FetchProgress, StepProgress
 from llmcli.engine.settings import Flags, check_flags
 from llmcli.errors import UsageError
@@ -25,23 +25,15 @@ class Request:
     """What the command line asks for; None where it says nothing."""
 
     flags: Flags
-    model: str | None
-    raw: bool
-    system: str | None
-    bos: bool | None
-    parse_special: bool
-    stop: tuple[str, ...]
-    ignore_eos: bool
-    show_special: bool
-    kv_cache: bool | None
-    device: str | None
-    dtype: DtypeChoice | None
-    threads: int | None
+    loading: Loading
+    prompting: Prompting
+    ending: Ending
     logprobs: int | None
 
     def __post_init__(self) -> None:
         check_flags(self.flags)
-        if any(not stop for stop in self.stop):
+        check_loading(self.loading)
+        if any(not stop for stop in self.ending.stop or ()):
             raise UsageError(
                 "--stop is empty; it must have at least one character",
                 hint="leave it out, or give the text to stop at",
@@ -51,11 +43,15 @@ class Request:
                 f"--logprobs is {self.logprobs}; it must be at least 0",
                 hint="0 reports the chosen token alone",
             )
-        if self.threads is not None and not 1 <= self.threads <= _MOST_THREADS:
-            raise UsageError(
-                f"--threads is {self.threads}; it must lie between 1 and {_MOST_THREADS}",
-                hint="leave it out for one thread a physical core",
-            )
+
+
+def check_loading(loading: Loading) -> None:
+    """Raise UsageError for what can be told wrong before anything is looked for."""
+    if loading.threads is not None and not 1 <= loading.threads <= _MOST_THREADS:
+        raise UsageError(
+            f"--threads is {loading.threads}; it must lie between 1 and {_MOST_THREADS}",
+            hint="leave it out for one thread a physical core",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,36 +74,45 @@ def find_model(model: str | None) -> Resolved:
     return resolved
 
 
-def start(request: Request, text: str) -> Run:
-    """Everything up to the first token. Cheap checks come before the weights are read."""
-    resolved = find_model(request.model)
+def load_engine(loading: Loading) -> tuple[Resolved, Engine]:
+    """The checkpoint found, fetched where needed, and loaded, with progress and its warnings."""
+    resolved = find_model(loading.model)
     # torch is imported from here on
     with interrupts.ending_at_once():
-        from llmcli.engine.engine import Engine, GenerateOptions, LoadOptions
-        from llmcli.engine.prompt import PromptRequest
+        from llmcli.engine.engine import Engine, LoadOptions
 
-    loading = StepProgress("loading the weights")
+    bar = StepProgress("loading the weights")
     try:
         engine = Engine.load(
             resolved.path,
             LoadOptions(
-                device="auto" if request.device is None else request.device,
-                dtype=request.dtype or "auto",
-                threads=request.threads,
+                device="auto" if loading.device is None else loading.device,
+                dtype=loading.dtype or "auto",
+                threads=loading.threads,
             ),
-            on_progress=loading,
+            on_progress=bar,
         )
     finally:
-        loading.finish()
+        bar.finish()
     for warning in engine.loaded.warnings:
         terminal.note(f"warning: {warning}")
+    return resolved, engine
+
+
+def start(request: Request, text: str) -> Run:
+    """Everything up to the first token. Cheap checks come before the weights are read."""
+    resolved, engine = load_engine(request.loading)
+    from llmcli.engine.engine import GenerateOptions
+    from llmcli.engine.prompt import PromptRequest
+
+    prompting, ending = request.prompting, request.ending
     prompt = engine.prompt(
         PromptRequest(
             text=text,
-            system=request.system,
-            mode="raw" if request.raw else "auto",
-            bos=request.bos,
-            parse_special=request.parse_special,
+            system=prompting.system,
+            mode="raw" if prompting.raw else "auto",
+            bos=prompting.bos,
+            parse_special=prompting.parse_special,
         )
     )
     prefill = StepProgress("reading the prompt")
@@ -115,10 +120,10 @@ def start(request: Request, text: str) -> Run:
         prompt,
         GenerateOptions(
             flags=request.flags,
-            cache="none" if request.kv_cache is False else "auto",
-            stop_strings=request.stop,
-            ignore_eos=request.ignore_eos,
-            show_special=request.show_special,
+            cache="none" if request.loading.kv_cache is False else "auto",
+            stop_strings=tuple(ending.stop or ()),
+            ignore_eos=ending.ignore_eos,
+            show_special=ending.show_special,
             top_logprobs=request.logprobs or 0,
         ),
         on_prefill=prefill,

@@ -12,15 +12,15 @@ from typing import Literal
 
 import torch
 
-from llmcli.cache import CacheKind, default_kind, make_cache
+from llmcli.cache import CacheKind, default_kind
 from llmcli.checkpoint.directory import ModelDir
 from llmcli.engine.device import DtypeName
 from llmcli.engine.generation import Generation
 from llmcli.engine.load import Loaded, OnProgress, load_decoder
 from llmcli.engine.prompt import Prompt, PromptRequest, build_prompt
+from llmcli.engine.session import Session
 from llmcli.engine.settings import Flags, resolve_settings
 from llmcli.errors import CheckpointError, GenerationError, TemplateError, UsageError
-from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
 from llmcli.generation.strategies import StrategyOptions, make_strategy, reads
 from llmcli.text.chat_template import ChatTemplate, find_template
@@ -108,14 +108,23 @@ class Engine:
             )
         return prompt
 
+    def session(self, cache: CacheKind | Literal["auto"] = "auto") -> Session:
+        """A cache to begin generations from, each reusing what it shares with the last."""
+        spec = self.loaded.spec
+        return Session(self.loaded.decoder, default_kind(spec) if cache == "auto" else cache)
+
     def generate(
         self,
         prompt: Prompt,
         options: GenerateOptions,
         *,
+        session: Session | None = None,
         on_prefill: Callable[[int, int], None] | None = None,
     ) -> Generation:
-        """A generation that has not begun; iterating it runs it."""
+        """A generation that has not begun; iterating it runs it.
+
+        With a session its cache is used and `options.cache` is not read.
+        """
         settings = resolve_settings(
             options.flags, self.defaults, fresh_seed=secrets.randbelow(2**32)
         )
@@ -125,7 +134,7 @@ class Engine:
                 hint="use --logprobs 0, or another --strategy",
             )
         spec = self.loaded.spec
-        kind = default_kind(spec) if options.cache == "auto" else options.cache
+        session = session or self.session(options.cache)
         ending = frozenset(stop.id for stop in self.stop_ids)
         stop = StopRule(
             frozenset() if options.ignore_eos else ending,
@@ -133,11 +142,8 @@ class Engine:
             spec.context - len(prompt.ids),
         )
         return Generation(
-            Stepper(
-                self.loaded.decoder,
-                make_cache(kind, spec),
-                planned=len(prompt.ids) + stop.budget,
-                on_progress=on_prefill,
+            session.stepper(
+                prompt.ids, planned=len(prompt.ids) + stop.budget, on_progress=on_prefill
             ),
             make_strategy(
                 settings.strategy,
@@ -151,7 +157,7 @@ class Engine:
             ),
             stop,
             prompt=prompt,
-            cache_kind=kind,
+            cache_kind=session.kind,
             settings=settings,
             make_detokenizer=partial(
                 Detokenizer,

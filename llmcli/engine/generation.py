@@ -114,6 +114,7 @@ class Generation:
         stats.new_tokens += 1
         if stats.first_token_seconds is None:
             stats.first_token_seconds = seconds
+            stats.prefilled_tokens = self._stepper.prefilled or 0
         else:
             stats.decode_seconds += seconds
 

@@ -17,6 +17,7 @@ class Stats:
     """
 
     prompt_tokens: int = 0
+    prefilled_tokens: int = 0
     new_tokens: int = 0
     load_seconds: float = 0.0
     first_token_seconds: float | None = None
@@ -26,8 +27,8 @@ class Stats:
 
     @property
     def prefill_rate(self) -> float | None:
-        """Prompt tokens per second up to the first new token."""
-        return _rate(self.prompt_tokens, self.first_token_seconds)
+        """Prefilled tokens per second up to the first new token."""
+        return _rate(self.prefilled_tokens, self.first_token_seconds)
 
     @property
     def decode_rate(self) -> float | None:

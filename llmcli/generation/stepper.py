@@ -25,6 +25,7 @@ class Stepper:
 
     `planned` is the length that the run may reach; only a rotary scaling that depends on it
     (dynamic NTK) reads it. `on_progress(done, total)` is called after each piece of a prefill.
+    `prefilled` is how many ids the first feed computed; the rest of them the cache held.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Stepper:
         self.decoder = decoder
         self.cache = cache
         self.ids = torch.empty(1, 0, dtype=torch.long, device=decoder.device)
+        self.prefilled: int | None = None
         self._planned = planned
         self._chunk = chunk
         self._on_progress = on_progress
@@ -67,6 +69,7 @@ class Stepper:
         """A stepper of the same kind over the same decoder, with nothing fed and no progress."""
         other = copy(self)
         other.ids = self.ids[:1, :0]
+        other.prefilled = None
         other._on_progress = None
         if self.cache is not None:
             other.cache = self.cache.fork()
@@ -87,6 +90,8 @@ class Stepper:
             # The rotary tables change with the length: what they turned before is of no use.
             self.cache.clear()
         pending = self.ids if self.cache is None else self.ids[:, self.cache.length :]
+        if self.prefilled is None:
+            self.prefilled = pending.shape[1]
         with torch.inference_mode():
             return self._run(pending, partial(forward, regime=regime))
 
