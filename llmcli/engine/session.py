@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from llmcli.cache import CacheKind, KVCache, make_cache
-from llmcli.generation.stepper import Stepper
+from llmcli.generation.stepper import Ready, Stepper
 from llmcli.model import Decoder
 
 
@@ -18,7 +18,7 @@ class Session:
     """Runs over one decoder with one kind of cache, one after the other.
 
     What is reused is the longest common prefix of ids, never a length alone; the prompt's last
-    token is always computed anew, since its logits are needed.
+    token is computed anew, since its logits are needed, unless `prefill` has kept them.
     """
 
     def __init__(self, decoder: Decoder, kind: CacheKind) -> None:
@@ -27,6 +27,7 @@ class Session:
         self._cache = make_cache(kind, decoder.spec)
         self._last: Stepper | None = None
         self._held: tuple[int, ...] = ()
+        self._ready: Ready | None = None
 
     @property
     def cache(self) -> KVCache | None:
@@ -56,19 +57,43 @@ class Session:
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Stepper:
         """A stepper to feed all of `ids` to first; it computes those that the cache lacks."""
+        ready = self._ready if self._ready and self._ready.ids == tuple(ids) else None
         if self._cache is not None:
-            over = self._cache.length - self.shared(ids)
+            whole = ready is not None and self.held == ready.ids
+            over = self._cache.length - (len(ids) if whole else self.shared(ids))
             if over:
-                whole = self._cache.length
-                self._cache.rewind(over if self._cache.can_rewind(over) else whole)
+                every = self._cache.length
+                self._cache.rewind(over if self._cache.can_rewind(over) else every)
             self._held = self._held[: self._cache.length]
-        self._last = Stepper(self._decoder, self._cache, planned=planned, on_progress=on_progress)
+        self._last = Stepper(
+            self._decoder, self._cache, planned=planned, on_progress=on_progress, ready=ready
+        )
         return self._last
+
+    def prefill(
+        self,
+        ids: Sequence[int],
+        *,
+        planned: int = 0,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Compute `ids` now and keep the logits that follow; how many ids that took.
+
+        A run of exactly these ids, here or in a fork, then begins with no prefill at all, and
+        with the very numbers of a run of its own. `planned` is what that run will plan.
+        """
+        device = self._decoder.device
+        stepper = self.stepper(ids, planned=planned, on_progress=on_progress)
+        logits = stepper.feed(torch.tensor([list(ids)], dtype=torch.long, device=device))
+        regime = self._decoder.spec.regime(len(ids), planned)
+        self._ready = Ready(tuple(ids), logits, regime)
+        return stepper.prefilled or 0
 
     def fork(self) -> Session:
         """An independent session that begins with the same content."""
         other = Session(self._decoder, self.kind)
         other._held = self.held
+        other._ready = self._ready
         if self._cache is not None:
             other._cache = self._cache.fork()
         return other

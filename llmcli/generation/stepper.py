@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -20,12 +21,22 @@ from llmcli.model import Decoder
 PREFILL_CHUNK = 512
 
 
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The logits [1,V] that follow `ids`, computed before under rotary tables of this regime."""
+
+    ids: tuple[int, ...]
+    logits: Tensor
+    regime: tuple[int, ...]
+
+
 class Stepper:
     """Feeds new ids [B,T] to a decoder and returns the logits [B,V] that follow them.
 
     `planned` is the length that the run may reach; only a rotary scaling that depends on it
     (dynamic NTK) reads it. `on_progress(done, total)` is called after each piece of a prefill.
     `prefilled` is how many ids the first feed computed; the rest of them the cache held.
+    `ready` spares the first feed of exactly its ids, whose keys and values the cache then holds.
     """
 
     def __init__(
@@ -36,6 +47,7 @@ class Stepper:
         planned: int = 0,
         chunk: int = PREFILL_CHUNK,
         on_progress: Callable[[int, int], None] | None = None,
+        ready: Ready | None = None,
     ) -> None:
         self.decoder = decoder
         self.cache = cache
@@ -44,9 +56,15 @@ class Stepper:
         self._planned = planned
         self._chunk = chunk
         self._on_progress = on_progress
+        self._ready = ready
 
     def feed(self, new: Tensor) -> Tensor:
         """Append `new` and return float32 (or wider) logits [B,V] for the token after it."""
+        known = self._known(new)
+        return self.feed_fresh(new) if known is None else known
+
+    def feed_fresh(self, new: Tensor) -> Tensor:
+        """The same, for those who watch the decoder at work: its last id is always computed."""
         return _widened(self._feed(new, partial(self.decoder, last_only=True)))[:, -1]
 
     def feed_each(self, new: Tensor) -> Tensor:
@@ -71,6 +89,7 @@ class Stepper:
         other.ids = self.ids[:1, :0]
         other.prefilled = None
         other._on_progress = None
+        other._ready = None
         if self.cache is not None:
             other.cache = self.cache.fork()
             other.cache.clear()
@@ -82,6 +101,19 @@ class Stepper:
         if self.cache is not None:
             self.cache.reorder(rows)
 
+    def _known(self, new: Tensor) -> Tensor | None:
+        """The logits after `new` where this run begins with just what an earlier one computed."""
+        ready, self._ready = self._ready, None
+        if ready is None or self.ids.shape[1] or new.tolist() != [list(ready.ids)]:
+            return None
+        held = self.cache
+        if self.decoder.spec.regime(len(ready.ids), self._planned) != ready.regime or (
+            held is not None and not (held.trusted and held.length == len(ready.ids))
+        ):
+            return None
+        self.ids, self.prefilled = new, 0
+        return ready.logits
+
     def _feed(self, new: Tensor, forward: Callable[..., Tensor]) -> Tensor:
         held = self.ids.expand(new.shape[0], -1) if self.ids.shape[1] == 0 else self.ids
         self.ids = torch.cat((held, new), 1)
@@ -89,6 +121,8 @@ class Stepper:
         if self.cache is not None and not (self.cache.regime == regime and self.cache.trusted):
             # The rotary tables change with the length: what they turned before is of no use.
             self.cache.clear()
+        # Of what an earlier run left, at least the last id is computed anew for its logits.
+        self._cut_back(self.ids.shape[1] - 1)
         pending = self.ids if self.cache is None else self.ids[:, self.cache.length :]
         if self.prefilled is None:
             self.prefilled = pending.shape[1]
@@ -104,7 +138,10 @@ class Stepper:
         if not 0 <= count <= held:
             raise ValueError(f"cannot rewind {count} of {held} ids")
         self.ids = self.ids[:, : held - count]
-        if self.cache is not None and (over := self.cache.length - self.ids.shape[1]) > 0:
+        self._cut_back(self.ids.shape[1])
+
+    def _cut_back(self, length: int) -> None:
+        if self.cache is not None and (over := self.cache.length - length) > 0:
             self.cache.rewind(over if self.cache.can_rewind(over) else self.cache.length)
 
     def _run(self, pending: Tensor, forward: Callable[..., Tensor]) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 from llmcli.cache import CacheKind
 from llmcli.engine.session import Session
 from llmcli.generation.stepper import Stepper
+from llmcli.spec.rope import DynamicScaling
 from tests.tiny import random_decoder, tiny_spec
 
 _SPEC = tiny_spec()
@@ -98,3 +99,59 @@ def test_a_fork_is_independent() -> None:
     for logits, last in ((one, 1), (two, 2)):
         cold = Stepper(DECODERS["full"], None).feed(torch.tensor([[*FIRST, last]]))
         torch.testing.assert_close(logits, cold, atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("kind", get_args(CacheKind))
+@pytest.mark.parametrize("name", DECODERS)
+def test_forks_of_a_prefill_begin_with_nothing_to_compute(kind: CacheKind, name: str) -> None:
+    session = Session(DECODERS[name], kind)
+    assert session.prefill(FIRST) == len(FIRST)
+    for last in (1, 2):
+        stepper = session.fork().stepper(FIRST)
+        logits = stepper.feed(torch.tensor([FIRST]))
+        assert stepper.prefilled == 0
+        cold = Stepper(DECODERS[name], None)
+        assert torch.equal(logits, cold.feed(torch.tensor([FIRST])))
+        new = torch.tensor([[last]])
+        torch.testing.assert_close(stepper.feed(new), cold.feed(new), atol=1e-9, rtol=0)
+    # and the session itself goes on from it
+    assert feed(session, FIRST)[1] == 0
+    assert session.held == (() if kind == "none" else tuple(FIRST))
+
+
+@pytest.mark.parametrize("ids", [FIRST[:-1], [*FIRST, 1], [5, *FIRST[1:]]], ids=len)
+def test_what_a_prefill_keeps_is_for_its_own_ids_alone(ids: list[int]) -> None:
+    session = Session(DECODERS["full"], "growing")
+    session.prefill(FIRST)
+    logits, prefilled = feed(session.fork(), ids)
+    assert prefilled > 0
+    cold = Stepper(DECODERS["full"], None).feed(torch.tensor([ids]))
+    torch.testing.assert_close(logits, cold, atol=1e-9, rtol=0)
+
+
+def test_a_prefill_under_other_rotary_tables_is_not_used() -> None:
+    rope = _SPEC.layers[0].rope
+    assert rope is not None
+    scaled = replace(rope, scaling=DynamicScaling(factor=2.0, original_max_positions=16))
+    layers = tuple(replace(layer, rope=scaled) for layer in _SPEC.layers)
+    decoder = random_decoder(replace(_SPEC, layers=layers))
+    session = Session(decoder, "growing")
+    session.prefill(FIRST, planned=40)
+    other = session.fork().stepper(FIRST, planned=60)
+    logits = other.feed(torch.tensor([FIRST]))
+    assert other.prefilled == len(FIRST)
+    cold = Stepper(decoder, None, planned=60).feed(torch.tensor([FIRST]))
+    torch.testing.assert_close(logits, cold, atol=1e-9, rtol=0)
+
+
+def test_those_who_watch_the_decoder_are_not_handed_its_old_logits() -> None:
+    session = Session(DECODERS["full"], "growing")
+    session.prefill(FIRST)
+    fork = session.fork()
+    stepper = fork.stepper(FIRST)
+    logits = stepper.feed_fresh(torch.tensor([FIRST]))
+    assert stepper.prefilled == 1
+    cold = Stepper(DECODERS["full"], None).feed(torch.tensor([FIRST]))
+    torch.testing.assert_close(logits, cold, atol=1e-9, rtol=0)
+    states, _ = session.fork().stepper(FIRST).feed_with_states(torch.tensor([FIRST]))
+    assert states.shape[1] == len(FIRST)

@@ -44,7 +44,7 @@ class DoLa(Sequential):
 
         def feed(new: Tensor) -> tuple[Tensor, Tensor]:
             with _streams_before(decoder, layers) as streams:
-                logits = stepper.feed(new)
+                logits = stepper.feed_fresh(new)
             with torch.inference_mode():
                 early = decoder.unembed(torch.stack([streams[layer] for layer in layers]))
             return logits, contrast(logits, early[:, :, -1].to(logits.dtype))
