@@ -54,3 +54,7 @@ class TokenizerError(CheckpointError):
 
 class GenerationError(LlmcliError):
     """Generation cannot start or go on (prompt too long, non-finite logits)."""
+
+
+class StorageError(LlmcliError):
+    """A conversation's file is damaged, in use by another process, or cannot be written."""
