@@ -41,21 +41,26 @@ def _row(
     return Row(frozenset([*common, *options.split()]), draws, frozenset(blind_to.split()))
 
 
-_GUIDANCE = "top_logprobs explain guidance_scale negative_ids"
+_GUIDANCE = "top_logprobs explain constraint guidance_scale negative_ids"
 # Its bar would have to move with every guess, kept or not.
 _NO_MIROSTAT = "mirostat_tau mirostat_eta"
 
 READS: Mapping[StrategyName, Row] = {
     "greedy": _row(_GUIDANCE),
     "sample": _row(_GUIDANCE, draws="always"),
-    "beam": _row("num_beams num_beam_groups diversity_penalty length_penalty early_stopping"),
-    "contrastive": _row("top_logprobs explain penalty_alpha num_candidates"),
+    "beam": _row(
+        "constraint num_beams num_beam_groups diversity_penalty length_penalty early_stopping"
+    ),
+    "contrastive": _row("top_logprobs explain constraint penalty_alpha num_candidates"),
+    # It cuts what is implausible, and that may be all that a constraint allows.
     "dola": _row("top_logprobs explain dola_layers", draws="asked"),
     "prompt-lookup": _row(
-        "top_logprobs explain num_draft_tokens", draws="asked", blind_to=_NO_MIROSTAT
+        "top_logprobs explain constraint num_draft_tokens", draws="asked", blind_to=_NO_MIROSTAT
     ),
     "speculative": _row(
-        "top_logprobs explain num_draft_tokens draft", draws="asked", blind_to=_NO_MIROSTAT
+        "top_logprobs explain constraint num_draft_tokens draft",
+        draws="asked",
+        blind_to=_NO_MIROSTAT,
     ),
 }
 

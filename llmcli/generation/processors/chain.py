@@ -1,7 +1,8 @@
 """The chain: which processors the parameters switch on, in which order.
 
-Biases first, then penalties, then what forbids, then temperature, then the filters. Where
-transformers has a processor, it stands in transformers' order.
+Biases first, then penalties, then what forbids, then the constraint, then temperature, then the
+filters, which so choose among what the constraint allows. Where transformers has a processor, it
+stands in transformers' order.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from dataclasses import dataclass
 
 import torch
 
+from llmcli.generation.constraint import Constraint
 from llmcli.generation.params import SamplingParams
 from llmcli.generation.processors.base import Processor
 from llmcli.generation.processors.biases import logit_bias, min_new_tokens, suppress
+from llmcli.generation.processors.constrain import constrain
 from llmcli.generation.processors.filters import (
     epsilon_cutoff,
     eta_cutoff,
@@ -35,11 +38,12 @@ from llmcli.generation.processors.penalties import (
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a chain must know of its run: the prompt's length and the ids with a meaning."""
+    """What a chain must know of its run: the prompt's length, ids with a meaning, a constraint."""
 
     prompt: int = 0
     stop_ids: Collection[int] = ()
     line_break_ids: Collection[int] = ()
+    constraint: Constraint | None = None
 
 
 def make_processors(
@@ -83,6 +87,9 @@ def _before_sampling(params: SamplingParams, run: Surroundings) -> list[tuple[st
     if params.min_new_tokens and run.stop_ids:
         wait = min_new_tokens(params.min_new_tokens, run.stop_ids, run.prompt)
         chain.append(("min-new-tokens", wait))
+    if run.constraint is not None:
+        # Last of what forbids, so that it sees whether anything is left.
+        chain.append(("constraint", constrain(run.constraint, run.stop_ids, run.prompt)))
     return chain
 
 

@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 from torch import Tensor
 
 from llmcli.errors import UsageError
+from llmcli.generation.constraint import Constraint
 from llmcli.generation.explain import Recorder
 from llmcli.generation.ranges import check_ranges, ranged
 from llmcli.generation.stepper import Stepper
@@ -27,10 +28,10 @@ class StrategyOptions:
     `top_logprobs` candidates are reported with each token; `explain` takes down how each was
     chosen. `line_break_ids` are the ids whose text breaks a line: no repetition is followed over
     them, and XTC spares them. `sampling` is for strategies that can draw or choose the
-    likeliest. Guidance, beam search, speculative decoding, contrastive search and DoLa read the
-    rest, in this order; the table in registry.py says who reads what. With guidance, the
-    negative prompt too must leave room for the new tokens. `draft` steps a model with the same
-    vocabulary.
+    likeliest. `constraint` forbids what would break a grammar. Guidance, beam search,
+    speculative decoding, contrastive search and DoLa read the rest, in this order; the table in
+    reads.py says who reads what. With guidance, the negative prompt too must leave room for the
+    new tokens. `draft` steps a model with the same vocabulary.
 
     Raises UsageError naming the value and its range.
     """
@@ -39,6 +40,7 @@ class StrategyOptions:
     explain: Recorder | None = None
     line_break_ids: frozenset[int] = frozenset()
     sampling: bool = False
+    constraint: Constraint | None = None
     guidance_scale: float = ranged(1.0)
     negative_ids: tuple[int, ...] = ()
     num_beams: int = ranged(4, 1)

@@ -73,7 +73,12 @@ class BeamSearch:
         self._chain = make_processors(
             self._params,
             sampling=False,
-            surroundings=Surroundings(len(prompt_ids), stop.stop_ids, self._options.line_break_ids),
+            surroundings=Surroundings(
+                len(prompt_ids),
+                stop.stop_ids,
+                self._options.line_break_ids,
+                self._options.constraint,
+            ),
         )
         groups = [_Group([Beam()], []) for _ in range(self._options.num_beam_groups)]
         device = stepper.decoder.device

@@ -41,7 +41,12 @@ class Contrastive:
         chain = make_processors(
             self._params,
             sampling=False,
-            surroundings=Surroundings(len(prompt_ids), stop.stop_ids, self._options.line_break_ids),
+            surroundings=Surroundings(
+                len(prompt_ids),
+                stop.stop_ids,
+                self._options.line_break_ids,
+                self._options.constraint,
+            ),
         )
         recorder = self._options.explain
         device = stepper.decoder.device

@@ -34,6 +34,7 @@ class DoLa(Sequential):
     """The contrast is what the chain begins with; it is drawn from, or its best is taken."""
 
     source_name = "dola"
+    constrainable = False
 
     def __init__(self, params: SamplingParams, options: StrategyOptions) -> None:
         super().__init__(params, options, sampling=options.sampling)

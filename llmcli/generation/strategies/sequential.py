@@ -34,6 +34,8 @@ class Sequential:
 
     # What the logits that the chain begins with are called, where they are not the decoder's.
     source_name = "guidance"
+    # Whether every id keeps a finite logit, so that a constraint always leaves one.
+    constrainable = True
 
     def __init__(self, params: SamplingParams, options: StrategyOptions, *, sampling: bool) -> None:
         self._params = params
@@ -67,7 +69,12 @@ class Sequential:
         chain = make_processors(
             self._params,
             sampling=self._sampling,
-            surroundings=Surroundings(len(prompt_ids), stop.stop_ids, self._options.line_break_ids),
+            surroundings=Surroundings(
+                len(prompt_ids),
+                stop.stop_ids,
+                self._options.line_break_ids,
+                self._options.constraint if self.constrainable else None,
+            ),
             generator=generator,
         )
         new = torch.tensor([prompt_ids], dtype=torch.long, device=stepper.decoder.device)

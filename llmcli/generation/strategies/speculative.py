@@ -127,7 +127,12 @@ class Speculative:
         chain = make_processors(
             self._params,
             sampling=drawing,
-            surroundings=Surroundings(len(prompt_ids), stop.stop_ids, self._options.line_break_ids),
+            surroundings=Surroundings(
+                len(prompt_ids),
+                stop.stop_ids,
+                self._options.line_break_ids,
+                self._options.constraint,
+            ),
             generator=sampler.generator if sampler else None,
         )
         device = stepper.decoder.device
