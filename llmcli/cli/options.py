@@ -145,6 +145,15 @@ System = Annotated[
         parser=_text("--system"),
     ),
 ]
+Template = Annotated[
+    Path | None,
+    value_option(
+        "--template",
+        metavar="FILE",
+        help="A jinja chat template in place of the checkpoint's own.",
+        panel=PROMPT,
+    ),
+]
 Bos = Annotated[
     bool | None,
     _flag(
@@ -393,6 +402,7 @@ class Prompting:
 
     raw: Raw = False
     system: System = None
+    template: Template = None
     bos: Bos = None
     parse_special: ParseSpecial = False
 

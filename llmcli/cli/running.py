@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmcli.acquire.resolve import Resolved, resolve
+from llmcli.checkpoint.escape import printable
 from llmcli.cli import interrupts, terminal
 from llmcli.cli.options import Ending, Loading, Prompting
 from llmcli.cli.progress import FetchProgress, StepProgress
@@ -33,6 +35,7 @@ class Request:
     def __post_init__(self) -> None:
         check_flags(self.flags)
         check_loading(self.loading)
+        check_prompting(self.prompting)
         if any(not stop for stop in self.ending.stop or ()):
             raise UsageError(
                 "--stop is empty; it must have at least one character",
@@ -51,6 +54,19 @@ def check_loading(loading: Loading) -> None:
         raise UsageError(
             f"--threads is {loading.threads}; it must lie between 1 and {_MOST_THREADS}",
             hint="leave it out for one thread a physical core",
+        )
+
+
+def check_prompting(prompting: Prompting) -> None:
+    """Raise UsageError for what contradicts itself, or names no file."""
+    if prompting.template is None:
+        return
+    if prompting.raw:
+        raise UsageError("--raw does not read --template", hint="leave one of them out")
+    if not prompting.template.is_file():
+        raise UsageError(
+            f"--template {printable(str(prompting.template))} is not a file",
+            hint="give a jinja file that holds a chat template",
         )
 
 
@@ -74,8 +90,11 @@ def find_model(model: str | None) -> Resolved:
     return resolved
 
 
-def load_engine(loading: Loading) -> tuple[Resolved, Engine]:
-    """The checkpoint found, fetched where needed, and loaded, with progress and its warnings."""
+def load_engine(loading: Loading, *, template: Path | None = None) -> tuple[Resolved, Engine]:
+    """The checkpoint found, fetched where needed, and loaded, with progress and its warnings.
+
+    `template` is a chat template's file in place of its own.
+    """
     resolved = find_model(loading.model)
     # torch is imported from here on
     with interrupts.ending_at_once():
@@ -89,6 +108,7 @@ def load_engine(loading: Loading) -> tuple[Resolved, Engine]:
                 device="auto" if loading.device is None else loading.device,
                 dtype=loading.dtype or "auto",
                 threads=loading.threads,
+                template=template,
             ),
             on_progress=bar,
         )
@@ -101,7 +121,7 @@ def load_engine(loading: Loading) -> tuple[Resolved, Engine]:
 
 def start(request: Request, text: str) -> Run:
     """Everything up to the first token. Cheap checks come before the weights are read."""
-    resolved, engine = load_engine(request.loading)
+    resolved, engine = load_engine(request.loading, template=request.prompting.template)
     from llmcli.engine.engine import GenerateOptions
     from llmcli.engine.prompt import PromptRequest
 

@@ -23,7 +23,7 @@ from llmcli.engine.settings import Flags, resolve_settings
 from llmcli.errors import CheckpointError, GenerationError, TemplateError, UsageError
 from llmcli.generation.stop import StopRule
 from llmcli.generation.strategies import StrategyOptions, make_strategy, reads
-from llmcli.text.chat_template import ChatTemplate, find_template
+from llmcli.text.chat_template import ChatTemplate, find_template, read_template
 from llmcli.text.detokenizer import Detokenizer, hidden_ids
 from llmcli.text.stop_ids import StopId, collect_stop_ids
 from llmcli.text.tokenizer import Tokenizer
@@ -31,11 +31,15 @@ from llmcli.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
-    """Where and how the weights are to live; `threads` None leaves torch's own choice."""
+    """Where and how the weights are to live; `threads` None leaves torch's own choice.
+
+    `template` is a chat template's file to use in place of the checkpoint's own.
+    """
 
     device: str = "auto"
     dtype: DtypeName = "auto"
     threads: int | None = None
+    template: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +57,17 @@ class GenerateOptions:
 class Engine:
     """One loaded checkpoint: decoder, tokenizer, template, defaults, stop ids."""
 
-    def __init__(self, directory: ModelDir, load: Callable[[], Loaded]) -> None:
+    def __init__(
+        self, directory: ModelDir, load: Callable[[], Loaded], *, template: Path | None = None
+    ) -> None:
         """Reads the small files first, so that a fault in one of them does not cost a load."""
         self.directory = directory
         self.defaults = directory.generation_config()
         self.tokenizer = Tokenizer.load(directory.path)
-        self.template, self._template_error = _template(directory.path)
+        if template is None:
+            self.template, self._template_error = _template(directory.path)
+        else:
+            self.template, self._template_error = _given_template(template), None
         start = time.perf_counter()
         self.loaded = load()
         self.load_seconds = time.perf_counter() - start
@@ -81,7 +90,7 @@ class Engine:
             dtype=options.dtype,
             on_progress=on_progress,
         )
-        return cls(directory, load)
+        return cls(directory, load, template=options.template)
 
     @cached_property
     def stop_ids(self) -> tuple[StopId, ...]:
@@ -176,6 +185,16 @@ class Engine:
                 f"the tokenizer has ids up to {highest - 1}, the embedding only {rows} rows",
                 hint="tokenizer and weights are of different models; fetch both again",
             )
+
+
+def _given_template(path: Path) -> ChatTemplate:
+    """A file that the user names: what is wrong with it is an error at once."""
+    source = read_template(path)
+    if not source.text.strip():
+        raise TemplateError(
+            f"{path} is empty, not a chat template", hint="give a jinja file that holds one"
+        )
+    return ChatTemplate(source)
 
 
 def _template(folder: Path) -> tuple[ChatTemplate | None, TemplateError | None]:

@@ -8,6 +8,7 @@ from typing import Literal
 from llmcli.errors import GenerationError, UsageError
 from llmcli.text.chat_prompt import Message, build_chat_ids
 from llmcli.text.chat_template import ChatTemplate
+from llmcli.text.system_role import require_system_role
 from llmcli.text.tokenizer import Tokenizer
 
 
@@ -37,7 +38,10 @@ class Prompt:
 def build_prompt(
     request: PromptRequest, tokenizer: Tokenizer, template: ChatTemplate | None
 ) -> Prompt:
-    """Raises UsageError for options that the mode does not read, GenerationError for no ids."""
+    """Raises UsageError for options that the mode does not read, GenerationError for no ids.
+
+    TemplateError is raised where the template refuses the messages or drops one in silence.
+    """
     if template is None or request.mode == "raw":
         return _raw(request, tokenizer, has_template=template is not None)
     unread = [
@@ -55,6 +59,7 @@ def build_prompt(
         )
     messages = [Message(role="user", content=request.text)]
     if request.system is not None:
+        require_system_role(tokenizer, template)
         messages.insert(0, Message(role="system", content=request.system))
     chat = build_chat_ids(tokenizer, template, messages)
     return Prompt(tuple(chat.ids), chat.text, is_chat=True)
