@@ -32,7 +32,7 @@ def read_prompt(argument: str | None, file: Path | None) -> str:
         parts.append(argument)
     if file is not None and not dashes[1]:
         parts.append(_read_file(file))
-    piped = _read_stdin() if any(dashes) or _is_piped() else None
+    piped = _read_stdin() if any(dashes) or is_piped() else None
     # What is empty adds nothing, not even a newline, to a prompt that was given.
     if piped or (piped is not None and not parts):
         parts.append(piped)
@@ -59,7 +59,7 @@ def utf8_argument(what: str, text: str) -> str:
         ) from None
 
 
-def _is_piped() -> bool:
+def is_piped() -> bool:
     """Whether standard input is a pipe, a socket or a file (not a terminal, not /dev/null)."""
     try:
         mode = stat.S_IFMT(os.fstat(sys.stdin.fileno()).st_mode)

@@ -96,6 +96,11 @@ def load_engine(loading: Loading, *, template: Path | None = None) -> tuple[Reso
     `template` is a chat template's file in place of its own.
     """
     resolved = find_model(loading.model)
+    return resolved, load_found(resolved, loading)
+
+
+def load_found(resolved: Resolved, loading: Loading) -> Engine:
+    """A checkpoint that was found before, loaded with progress and its warnings."""
     # torch is imported from here on
     with interrupts.ending_at_once():
         from llmcli.engine.engine import Engine, LoadOptions
@@ -116,7 +121,7 @@ def load_engine(loading: Loading, *, template: Path | None = None) -> tuple[Reso
         bar.finish()
     for warning in engine.loaded.warnings:
         terminal.note(f"warning: {warning}")
-    return resolved, engine
+    return engine
 
 
 def start(request: Request, text: str) -> Run:

@@ -1,0 +1,120 @@
+"""The options that say what a view shows; each view reads only those that its row names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from llmcli.cli import options
+from llmcli.cli.options import value_option, whole_option
+from llmcli.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from llmcli.cli.inspecting.table import View
+
+SHOWN = "What a view shows"
+SOURCE = "What is looked at"
+
+ConfigFile = Annotated[
+    Path | None,
+    value_option(
+        "--config",
+        metavar="FILE",
+        help="Look at a config.json alone, without weights.",
+        panel=SOURCE,
+    ),
+]
+PresetName = Annotated[
+    str | None,
+    value_option(
+        "--preset",
+        metavar="NAME",
+        help="A known model's config: gpt3-175b, phi-3-mini, llama-2-7b, llama-3-8b, gpt2 or "
+        "transformer-base.",
+        panel=SOURCE,
+    ),
+]
+Views = Annotated[
+    list[str] | None,
+    value_option(
+        "--view",
+        metavar="NAME",
+        help="What to show; may be given several times [default: summary].",
+        panel=SHOWN,
+    ),
+]
+HtmlFile = Annotated[
+    Path | None,
+    value_option(
+        "--html", metavar="FILE", help="Write the views as one page too.", panel=options.OUTPUT
+    ),
+]
+SvgFile = Annotated[
+    Path | None,
+    value_option(
+        "--svg", metavar="FILE", help="Write the view's picture too.", panel=options.OUTPUT
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """None (or False) where the command line says nothing."""
+
+    layer: Annotated[
+        int | None, whole_option("--layer", "N", "One layer only, counted from 0.", SHOWN)
+    ] = None
+
+
+def refuse_unread(views: Sequence[View], *bundles: object, **single: object) -> None:
+    """Raise UsageError for an option that was given and that no chosen view reads.
+
+    The names of fields are those of the options.
+    """
+    from llmcli.cli.inspecting.table import VIEWS
+
+    given = {**single}
+    for bundle in bundles:
+        given |= {one.name: getattr(bundle, one.name) for one in fields(bundle)}  # type: ignore[arg-type]
+    readable = {name for view in views for name in readable_by(view)}
+    for name, value in given.items():
+        if name in readable or not _is_given(value):
+            continue
+        shown = _option(name)
+        able = [view.name for view in VIEWS if name in readable_by(view)]
+        raise UsageError(
+            f"{_named(views)} not read {shown}",
+            hint=f"{shown} is read by the view{'s' * (len(able) > 1)} {', '.join(able)}"
+            if able
+            else f"leave {shown} out",
+        )
+
+
+# What a view reads because of what it needs.
+_LOADING = frozenset({"device", "dtype", "threads"})
+_PROMPTING = frozenset({"prompt", "file", "raw", "system", "bos", "parse_special"})
+
+
+def readable_by(view: View) -> frozenset[str]:
+    """The names of all options that mean something to the view."""
+    read = view.reads | {"model"}
+    if view.needs in ("weights", "prompt"):
+        read |= _LOADING
+    return read | _PROMPTING if view.needs == "prompt" else read
+
+
+def _is_given(value: Any) -> bool:
+    return value is not None and value is not False and value != []
+
+
+def _option(name: str) -> str:
+    known = {"prompt": "a prompt", "kv_cache": "--kv-cache/--no-kv-cache", "bos": "--bos/--no-bos"}
+    return known.get(name, f"--{name.replace('_', '-')}")
+
+
+def _named(views: Iterable[View]) -> str:
+    names = [view.name for view in views]
+    return f"view {names[0]} does" if len(names) == 1 else f"the views {', '.join(names)} do"

@@ -1,0 +1,138 @@
+"""Subject: the checkpoint that is looked at. Weights and prompt come only when a view asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llmcli.checkpoint.directory import ModelDir, read_json
+from llmcli.checkpoint.escape import printable
+from llmcli.cli.options import Loading, Prompting
+from llmcli.cli.prompt_input import is_piped, read_prompt
+from llmcli.cli.running import find_model, load_found
+from llmcli.errors import UsageError
+from llmcli.insight.facts import Facts, Source, config_facts, folder_facts
+
+if TYPE_CHECKING:
+    from llmcli.acquire.resolve import Resolved
+    from llmcli.cli.inspecting.table import View
+    from llmcli.engine.engine import Engine
+    from llmcli.engine.prompt import Prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptSource:
+    """What the command line says about the prompt."""
+
+    argument: str | None = None
+    file: Path | None = None
+    prompting: Prompting
+
+    @property
+    def there(self) -> bool:
+        return self.argument is not None or self.file is not None or is_piped()
+
+    def read(self) -> str:
+        return read_prompt(self.argument, self.file)
+
+
+class Subject:
+    """One checkpoint folder, or (`resolved` None) a bare config, and maybe a prompt."""
+
+    def __init__(
+        self, facts: Facts, loading: Loading, prompt: PromptSource, resolved: Resolved | None = None
+    ) -> None:
+        self.facts = facts
+        self.loading = loading
+        self._prompt_source = prompt
+        self._resolved = resolved
+
+    @property
+    def folder(self) -> Path | None:
+        return None if self._resolved is None else self._resolved.path
+
+    def check(self, view: View) -> None:
+        """Raise UsageError where the view needs what is not there; nothing is loaded for it."""
+        if view.needs != "config" and self._resolved is None:
+            what = {"headers": "a checkpoint's files"}.get(view.needs, "weights")
+            raise UsageError(
+                f"view {view.name} needs {what}, but {self.facts.name} is only a config",
+                hint="give a checkpoint with --model instead",
+            )
+        if view.needs == "prompt" and not self._prompt_source.there:
+            raise UsageError(
+                f"view {view.name} needs a prompt, and none was given",
+                hint=f'llmcli inspect-layers --view {view.name} "Once upon a time"',
+            )
+
+    @cached_property
+    def text(self) -> str:
+        """The prompt as it was given."""
+        return self._prompt_source.read()
+
+    @cached_property
+    def engine(self) -> Engine:
+        """The loaded checkpoint, for views that need weights."""
+        assert self._resolved is not None, "check() comes first"
+        _ = self.text if self._prompt_source.there else None  # a bad prompt costs no load
+        return load_found(self._resolved, self.loading)
+
+    @cached_property
+    def prompt(self) -> Prompt:
+        """The prompt's ids, checked against the context, for views that need a prompt."""
+        from llmcli.engine.prompt import PromptRequest
+
+        prompting = self._prompt_source.prompting
+        return self.engine.prompt(
+            PromptRequest(
+                text=self.text,
+                system=prompting.system,
+                mode="raw" if prompting.raw else "auto",
+                bos=prompting.bos,
+                parse_special=prompting.parse_special,
+            )
+        )
+
+
+def find_subject(
+    *, config: Path | None, preset: str | None, loading: Loading, prompt: PromptSource
+) -> Subject:
+    """The checkpoint of --config, --preset or --model; at most one of them may be given."""
+    given = {"--config": config, "--preset": preset, "--model": loading.model}
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) > 1:
+        raise UsageError(
+            f"{' and '.join(named)} name two things to look at", hint=f"give {named[0]} alone"
+        )
+    if preset is not None:
+        from llmcli.insight.presets import preset_facts
+
+        return Subject(preset_facts(preset), loading, prompt)
+    if config is not None:
+        return Subject(_config_file(config), loading, prompt)
+    resolved = find_model(loading.model)
+    facts = folder_facts(resolved.name, ModelDir.open(resolved.path), _source(resolved))
+    return Subject(facts, loading, prompt, resolved)
+
+
+def _config_file(path: Path) -> Facts:
+    if path.is_dir():
+        raise UsageError(
+            f"--config {printable(str(path))} is a folder, not a config.json",
+            hint=f"give --model {printable(str(path))} for the whole checkpoint",
+        )
+    return config_facts(printable(str(path)), read_json(path))
+
+
+def _source(resolved: Resolved) -> Source:
+    from llmcli.acquire.catalog import catalog
+    from llmcli.acquire.origin import read_origin
+
+    origin, entry = read_origin(resolved.path), catalog().get(resolved.name)
+    licence = origin.licence if origin else ""
+    return Source(
+        origin=origin.text if origin else resolved.source,
+        licence=printable(licence) or (entry.licence if entry else None),
+    )

@@ -1,0 +1,50 @@
+"""The summary view as text."""
+
+from __future__ import annotations
+
+from llmcli.cli.inspecting.asked import Asked
+from llmcli.cli.inspecting.columns import folded, pairs
+from llmcli.cli.inspecting.drawing import Drawing
+from llmcli.cli.inspecting.sizes import in_bytes
+from llmcli.cli.inspecting.subject import Subject
+from llmcli.insight.summary import Summary, summarise
+
+
+def _compute(subject: Subject, _: Asked) -> Summary:
+    return summarise(subject.facts)
+
+
+def _lines(found: Summary, width: int | None) -> list[str]:
+    rows = [
+        ("name", found.name),
+        ("family", found.family),
+        ("parameters", f"{found.parameters:,}"),
+        ("layers", f"{found.layers} of width {found.hidden_size:,}"),
+        ("vocabulary", f"{found.vocab_size:,} tokens{', tied head' * found.tied_head}"),
+        ("context", f"{found.context:,} tokens"),
+        ("attention", found.attention),
+        ("", found.windows),
+        *zip(("positions", *[""] * len(found.positions)), found.positions, strict=False),
+        ("norm", found.norm),
+        ("MLP", found.mlp),
+    ]
+    if found.experts is not None:
+        rows.append(("experts", found.experts))
+    if found.extras:
+        rows.append(("also", ", ".join(found.extras)))
+    if found.bytes_by_dtype is not None:
+        stored = ", ".join(
+            f"{in_bytes(size)} {kind}" for kind, size in found.bytes_by_dtype.items()
+        )
+        rows.append(("stored", f"{stored} in {found.tensors:,} tensors"))
+    rows.append(("KV cache", f"{in_bytes(found.kv_bytes_per_token)} a token in 16 bits"))
+    rows += [("origin", found.origin)] if found.origin else []
+    rows += [("licence", found.licence)] if found.licence else []
+    lines = pairs(rows, width)
+    for label, texts in (("note", [found.note]), ("warning", found.warnings)):
+        for text in texts:
+            lines += ["", *folded(text, width, first=f"{label}: ")] if text else []
+    return lines
+
+
+DRAWING = Drawing(compute=_compute, lines=_lines)

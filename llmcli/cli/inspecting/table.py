@@ -1,0 +1,65 @@
+"""The table of views. A new view is a row here and a module of its name beside it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from llmcli.checkpoint.escape import printable
+from llmcli.errors import UsageError
+
+if TYPE_CHECKING:
+    from llmcli.cli.inspecting.drawing import Drawing
+
+# What must be there: a config alone, headers, the weights in memory, or these and a prompt.
+Need = Literal["config", "headers", "weights", "prompt"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One row. `reads` names the fields of Asked, and of the bundles, that the view uses.
+
+    Views that need weights read the loading options besides, those that need a prompt the
+    prompting options.
+    """
+
+    name: str
+    help: str
+    needs: Need
+    reads: frozenset[str] = frozenset()
+
+
+def _view(name: str, needs: Need, text: str, reads: str = "") -> View:
+    return View(name=name, help=text, needs=needs, reads=frozenset(reads.split()))
+
+
+VIEWS: tuple[View, ...] = (
+    _view("summary", "config", "family, sizes, kinds of parts, bytes, origin and licence"),
+)
+
+DEFAULT = "summary"
+
+
+def find_views(names: Sequence[str]) -> list[View]:
+    """The rows asked for, each once. Raises UsageError, naming the nearest, for an unknown one."""
+    known = {view.name: view for view in VIEWS}
+    for name in names:
+        if name not in known:
+            begun = [one for one in known if name and one.startswith(name)]
+            near = begun or difflib.get_close_matches(name, known, n=1)
+            raise UsageError(
+                f"there is no view {printable(repr(name), 60)}",
+                hint=(f"did you mean {near[0]}? " if near else "")
+                + f"the views are {', '.join(known)}",
+            )
+    return [known[name] for name in dict.fromkeys(names or (DEFAULT,))]
+
+
+def load_drawing(view: View) -> Drawing[Any]:
+    """What computes and draws the view."""
+    from importlib import import_module
+
+    drawing: Drawing[Any] = import_module(f"llmcli.cli.inspecting.{view.name}").DRAWING
+    return drawing

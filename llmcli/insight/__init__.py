@@ -1,0 +1,4 @@
+"""What inspect-layers computes, returned as plain frozen data. Must not know terminals or argv.
+
+What follows from a config and from headers imports no torch; what needs weights does.
+"""

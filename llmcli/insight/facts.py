@@ -1,0 +1,94 @@
+"""Facts: all that is known of a checkpoint before any weight is read.
+
+Must not know where a checkpoint comes from, nor torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from llmcli.checkpoint.directory import ModelDir
+from llmcli.checkpoint.header import StoredTensor
+from llmcli.checkpoint.plan import LoadPlan, make_plan
+from llmcli.errors import CheckpointError
+from llmcli.families import read_spec
+from llmcli.families.family import Family
+from llmcli.spec import DecoderSpec, parameter_shapes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a checkpoint came from, as far as anyone recorded it."""
+
+    origin: str | None = None
+    licence: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """One checkpoint, or a bare config: then `stored` is None.
+
+    `plan` is None too where the file does not fit the spec; `problem` then says why.
+    `note` tells what a preset leaves out.
+    """
+
+    name: str
+    config: Mapping[str, Any]
+    family: str
+    spec: DecoderSpec
+    stored: Mapping[str, StoredTensor] | None = None
+    plan: LoadPlan | None = None
+    problem: CheckpointError | None = None
+    source: Source = field(default_factory=Source)
+    note: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def config_facts(name: str, config: Mapping[str, Any], *, note: str | None = None) -> Facts:
+    """From a config.json alone. Raises UnsupportedError or CheckpointError as read_spec does."""
+    family, spec, warnings = read_spec(config)
+    return Facts(
+        name=name,
+        config=config,
+        family=family.name,
+        spec=spec,
+        note=note,
+        warnings=tuple(warnings),
+    )
+
+
+def folder_facts(name: str, directory: ModelDir, source: Source) -> Facts:
+    """From a folder's config.json and headers. Raises as read_spec and ModelDir.tensors do."""
+    family, spec, warnings = read_spec(directory.config)
+    stored = directory.tensors()
+    plan, problem = None, None
+    try:
+        plan = prove(family, spec, stored)
+    except CheckpointError as error:
+        problem = error
+        warnings.append(error.message)
+    return Facts(
+        name=name,
+        config=directory.config,
+        family=family.name,
+        spec=spec,
+        stored=stored,
+        plan=plan,
+        problem=problem,
+        source=source,
+        warnings=tuple(warnings),
+    )
+
+
+def prove(family: Family, spec: DecoderSpec, stored: Mapping[str, StoredTensor]) -> LoadPlan:
+    """The load plan of a spec and stored tensors. Raises CheckpointError where they do not fit."""
+    return make_plan(
+        parameter_shapes(spec),
+        stored,
+        family.rules(spec),
+        num_layers=spec.num_layers,
+        num_experts=spec.experts.count if spec.experts else 0,
+        prefixes=family.prefixes,
+    )
