@@ -168,12 +168,8 @@ def test_only_one_file_prints() -> None:
 def test_commands_are_short() -> None:
     import ast
 
-    for name in command_names():
-        tree = ast.parse(
-            (Path(models.__file__).parent / f"{name.replace('-', '_')}.py").read_text(
-                encoding="utf-8"
-            )
-        )
+    for name in (shown.replace("-", "_") for shown in command_names()):
+        tree = ast.parse((Path(models.__file__).parent / f"{name}.py").read_text(encoding="utf-8"))
         (command,) = [
             node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name
         ]
