@@ -96,10 +96,10 @@ def load_engine(loading: Loading, *, template: Path | None = None) -> tuple[Reso
     `template` is a chat template's file in place of its own.
     """
     resolved = find_model(loading.model)
-    return resolved, load_found(resolved, loading)
+    return resolved, load_found(resolved, loading, template=template)
 
 
-def load_found(resolved: Resolved, loading: Loading) -> Engine:
+def load_found(resolved: Resolved, loading: Loading, *, template: Path | None = None) -> Engine:
     """A checkpoint that was found before, loaded with progress and its warnings."""
     # torch is imported from here on
     with interrupts.ending_at_once():
