@@ -95,7 +95,7 @@ def refuse_unread(views: Sequence[View], *bundles: object, **single: object) -> 
 
 # What a view reads because of what it needs.
 _LOADING = frozenset({"device", "dtype", "threads"})
-_PROMPTING = frozenset({"prompt", "file", "raw", "system", "bos", "parse_special"})
+_PROMPTING = frozenset({"prompt", "file", *(one.name for one in fields(options.Prompting))})
 
 
 def readable_by(view: View) -> frozenset[str]:

@@ -77,7 +77,8 @@ class Subject:
         """The loaded checkpoint, for views that need weights."""
         assert self._resolved is not None, "check() comes first"
         _ = self.text if self._prompt_source.there else None  # a bad prompt costs no load
-        return load_found(self._resolved, self.loading)
+        template = self._prompt_source.prompting.template
+        return load_found(self._resolved, self.loading, template=template)
 
     @cached_property
     def prompt(self) -> Prompt:
