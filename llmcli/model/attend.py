@@ -79,6 +79,23 @@ def attention_weights(
     return torch.cat((wide, column), -1).softmax(-1)[..., :-1].to(q.dtype)
 
 
+class Attending(nn.Module):
+    """The softmax that all kinds of attention share, in the one place where it can be watched.
+
+    `attend` is looked up on the instance at each call, so that a watcher may stand in for it.
+    """
+
+    scale: float
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, visibility: Visibility) -> Tensor:
+        """q [B,H,T,D], k and v [B,K,S,D] -> [B,H,T,D of v]."""
+        return attend(q, k, v, visibility, self.scale)
+
+    def weights(self, q: Tensor, k: Tensor, visibility: Visibility) -> Tensor:
+        """[B,H,T,S]: what `attend` weighs the values with, computed in plain steps."""
+        return attention_weights(q, k, visibility, self.scale)
+
+
 def _as_mask(visibility: Visibility, new: int, scores: Tensor) -> Tensor | None:
     if visibility.is_causal:
         return torch.ones(new, new, dtype=torch.bool, device=scores.device).tril()

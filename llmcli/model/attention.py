@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from llmcli.model.attend import Visibility, attend, attend_plainly
+from llmcli.model.attend import Attending, Visibility, attend_plainly, attention_weights
 from llmcli.model.context import Context
 from llmcli.model.linear import Linear
 from llmcli.model.norm import make_qk_norm
@@ -13,7 +13,7 @@ from llmcli.model.rope import make_rotate
 from llmcli.spec import DecoderSpec, LayerSpec
 
 
-class Attention(nn.Module):
+class Attention(Attending):
     """Multi-head, grouped-query or multi-query attention, as the head counts say.
 
     Sub-modules that a spec does not have are None, and a subclass adds what is rare.
@@ -58,9 +58,6 @@ class Attention(nn.Module):
         q, k = q.view(heads).transpose(1, 2), k.view(heads).transpose(1, 2)
         return self.q_norm(q), self.k_norm(k), v
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, visibility: Visibility) -> Tensor:
-        return attend(q, k, v, visibility, self.scale)
-
     def output(self, x: Tensor, mixed: Tensor) -> Tensor:  # noqa: ARG002
         """The heads' results [B,T,H*D], in view of the block's input x, to [B,T,C]."""
         out: Tensor = self.o_proj(mixed)
@@ -80,6 +77,11 @@ class PlainAttention(Attention):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, visibility: Visibility) -> Tensor:
         return attend_plainly(
             q, k, v, visibility, self.scale, softcap=self.softcap, sinks=self.sinks
+        )
+
+    def weights(self, q: Tensor, k: Tensor, visibility: Visibility) -> Tensor:
+        return attention_weights(
+            q, k, visibility, self.scale, softcap=self.softcap, sinks=self.sinks
         )
 
 

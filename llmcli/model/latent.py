@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from llmcli.model.attend import attend
+from llmcli.model.attend import Attending
 from llmcli.model.context import Context
 from llmcli.model.linear import Linear
 from llmcli.model.norm import RMSNorm
@@ -13,7 +13,7 @@ from llmcli.model.rope import make_rotate
 from llmcli.spec import DecoderSpec, LayerSpec
 
 
-class LatentAttention(nn.Module):
+class LatentAttention(Attending):
     """Queries and keys are a plain and a rotated part; the rotated key is shared by all heads."""
 
     def __init__(self, spec: DecoderSpec, layer: LayerSpec) -> None:
@@ -54,7 +54,7 @@ class LatentAttention(nn.Module):
         k = torch.cat((k_plain, k_turned.expand(-1, self.num_heads, -1, -1)), -1)
         if context.cache is not None:
             k, v = context.cache.update(layer, k, v)
-        mixed = attend(q, k, v, context.visibility, self.scale)
+        mixed = self.attend(q, k, v, context.visibility)
         out: Tensor = self.o_proj(mixed.transpose(1, 2).flatten(2))
         return out
 

@@ -2,10 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
 from llmcli.spec import DecoderSpec
+
+
+@dataclass(frozen=True, slots=True)
+class AffineNorm:
+    """What a norm is at one input x, with the statistics of x held fixed: an affine map.
+
+    `apply` is linear; of any parts that sum to x, what it makes of them sums to norm(x) - bias.
+    """
+
+    gain: Tensor  # [C]
+    bias: Tensor | None
+    centred: bool
+
+    def apply(self, parts: Tensor) -> Tensor:
+        """Parts [...,C] of the input to parts of the output."""
+        wide = parts.to(self.gain.dtype)
+        if self.centred:
+            wide = wide - wide.mean(-1, keepdim=True)
+        return wide * self.gain
+
+
+def affine_at(norm: nn.Module, x: Tensor) -> AffineNorm | None:
+    """The affine map that `norm` is at x [C], in float64 on the CPU; None where it is none."""
+    if isinstance(norm, nn.Identity):
+        return None
+    assert isinstance(norm, RMSNorm | LayerNorm), type(norm)
+    return norm.affine(x.to("cpu", torch.float64))
 
 
 class RMSNorm(nn.Module):
@@ -24,6 +53,14 @@ class RMSNorm(nn.Module):
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         return wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
 
+    def affine(self, x: Tensor) -> AffineNorm:
+        """With the statistics of x [C], which is float64."""
+        scale = torch.rsqrt(x.square().mean() + self.eps)
+        return AffineNorm(scale * self._gain(), None, centred=False)
+
+    def _gain(self) -> Tensor:
+        return self.weight.to("cpu", torch.float64)
+
 
 class LateCastRMSNorm(RMSNorm):
     """The weight (plus an offset: Gemma's is 1) multiplies before the cast back."""
@@ -35,6 +72,9 @@ class LateCastRMSNorm(RMSNorm):
     def forward(self, x: Tensor) -> Tensor:
         normed = self.normed(x)
         return (normed * (self.weight.to(normed.dtype) + self.offset)).to(x.dtype)
+
+    def _gain(self) -> Tensor:
+        return self.weight.to("cpu", torch.float64) + self.offset
 
 
 class LayerNorm(nn.Module):
@@ -48,6 +88,12 @@ class LayerNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.layer_norm(x, x.shape[-1:], self.weight, self.bias, self.eps)
+
+    def affine(self, x: Tensor) -> AffineNorm:
+        """With the statistics of x [C], which is float64."""
+        scale = torch.rsqrt(x.var(correction=0) + self.eps)
+        bias = None if self.bias is None else self.bias.to("cpu", torch.float64)
+        return AffineNorm(scale * self.weight.to("cpu", torch.float64), bias, centred=True)
 
 
 class HeadwiseLayerNorm(LayerNorm):
