@@ -1,0 +1,168 @@
+"""How much a forward pass computes and moves, derived from the spec alone.
+
+A FLOP is a multiplication or an addition of a matrix product; norms, activations and the softmax
+are left out, as they are small. Causal attention is counted whole, without leaving out the keys
+that a mask hides. Bytes are those of weights and of the cache, not of activations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+from llmcli.spec.decoder import DecoderSpec, LayerSpec
+from llmcli.spec.parameters import Shape, parameter_shapes, wide_parameters
+
+Part = Literal["embedding", "projections", "attention", "recurrence", "mlp", "head"]
+# States of recurrent layers stay in float32 whatever the working dtype.
+_STATE_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Of one part in all layers. `weight_bytes` are read; cache bytes are read and written.
+
+    `projections` are those of attention, or of what takes its place; `attention` is scores and
+    weighted means.
+    """
+
+    part: Part
+    flops: int = 0
+    weight_bytes: int = 0
+    cache_read: int = 0
+    cache_written: int = 0
+
+
+def forward_work(
+    spec: DecoderSpec,
+    *,
+    new: int,
+    held: int = 0,
+    cached: bool = True,
+    element_bytes: int = 2,
+    logits: int = 1,
+) -> tuple[Work, ...]:
+    """What a forward of `new` tokens costs after `held` ones that a cache holds.
+
+    Without `cached` nothing is kept, and `held` must be 0. `logits` is for how many of the new
+    tokens the head computes them. Of experts, as many are read as the tokens could choose.
+    """
+    assert cached or not held
+    run = _Run(spec, new, held, cached, element_bytes)
+    parts: list[Part] = ["embedding", "projections", "attention", "recurrence", "mlp"]
+    totals = {part: [0, 0, 0, 0] for part in parts}
+    for index, layer in enumerate(spec.layers):
+        for work in run.layer(index, layer):
+            numbers = (work.flops, work.weight_bytes, work.cache_read, work.cache_written)
+            for at, number in enumerate(numbers):
+                totals[work.part][at] += number
+    found = [
+        Work(part=part, flops=n[0], weight_bytes=n[1], cache_read=n[2], cache_written=n[3])
+        for part, n in totals.items()
+        if any(n)
+    ]
+    return (run.embedding(), *found, run.head(logits))
+
+
+def total(parts: tuple[Work, ...]) -> tuple[int, int]:
+    """FLOPs and bytes of all parts."""
+    moved = sum(one.weight_bytes + one.cache_read + one.cache_written for one in parts)
+    return sum(one.flops for one in parts), moved
+
+
+class _Run:
+    """The shapes of one forward, by layer."""
+
+    def __init__(self, spec: DecoderSpec, new: int, held: int, cached: bool, size: int) -> None:
+        self.spec, self.new, self.held, self.cached, self.size = spec, new, held, cached, size
+        self.shapes = parameter_shapes(spec)
+        self.wide = wide_parameters(spec)
+
+    def embedding(self) -> Work:
+        spec, new = self.spec, self.new
+        flops = 2 * new * spec.hidden_size * spec.embed_width if spec.embed_size else 0
+        rows = new * spec.embed_width
+        if "embed_positions.weight" in self.shapes:
+            rows += new * spec.hidden_size
+        projection = prod(self.shapes.get("embed_proj.weight", (0,)))
+        return Work(part="embedding", flops=flops, weight_bytes=(rows + projection) * self.size)
+
+    def head(self, logits: int) -> Work:
+        spec = self.spec
+        matrix = spec.vocab_size * spec.embed_width
+        matrix += prod(self.shapes.get("head_proj.weight", (0,)))
+        bias = spec.vocab_size if spec.head_bias else 0
+        norm = sum(prod(shape) for name, shape in self.shapes.items() if name.startswith("norm."))
+        weight_bytes = (matrix + bias + norm) * self.size
+        return Work(part="head", flops=2 * logits * matrix, weight_bytes=weight_bytes)
+
+    def layer(self, index: int, layer: LayerSpec) -> list[Work]:
+        prefix = f"layers.{index}."
+        own = {
+            name.removeprefix(prefix): shape
+            for name, shape in self.shapes.items()
+            if name.startswith(prefix)
+        }
+        attn = {name: shape for name, shape in own.items() if "attn" in name.split(".")[0]}
+        mlp = {name: shape for name, shape in own.items() if name not in attn}
+        return [
+            Work(
+                part="projections",
+                flops=2 * self.new * sum(_matrix(n, s) for n, s in attn.items()),
+                weight_bytes=self._bytes(prefix, attn),
+            ),
+            self._recurrence() if layer.mixer == "gated_delta" else self._attention(layer),
+            self._mlp(prefix, mlp),
+        ]
+
+    def _attention(self, layer: LayerSpec) -> Work:
+        spec, new = self.spec, self.new
+        key, value = spec.head_dim, spec.head_dim
+        if spec.latent is not None:
+            value = spec.latent.value_dim
+        held = self.held if layer.window is None else min(self.held, layer.window - 1)
+        width = spec.num_kv_heads * (key + value) * self.size
+        return Work(
+            part="attention",
+            flops=2 * spec.num_heads * new * (held + new) * (key + value),
+            cache_read=held * width if self.cached else 0,
+            cache_written=new * width if self.cached else 0,
+        )
+
+    def _recurrence(self) -> Work:
+        facts, new = self.spec.linear, self.new
+        assert facts is not None
+        state = facts.num_value_heads * facts.key_dim * facts.value_dim
+        channels = 2 * facts.num_key_heads * facts.key_dim
+        channels += facts.num_value_heads * facts.value_dim
+        kept = state * _STATE_BYTES + channels * (facts.conv_kernel - 1) * self.size
+        return Work(
+            part="recurrence",
+            # The filter, and two products of a vector with the state for each token.
+            flops=2 * new * channels * facts.conv_kernel + 4 * new * state,
+            cache_read=kept if self.cached and self.held else 0,
+            cache_written=kept if self.cached else 0,
+        )
+
+    def _mlp(self, prefix: str, mlp: dict[str, Shape]) -> Work:
+        experts = self.spec.experts
+        always = {name: shape for name, shape in mlp.items() if ".experts." not in name}
+        one = {name: shape for name, shape in mlp.items() if name.startswith("mlp.experts.0.")}
+        flops = sum(_matrix(name, shape) for name, shape in always.items())
+        read = self._bytes(prefix, always)
+        if one and experts is not None:
+            flops += experts.top_k * sum(_matrix(name, shape) for name, shape in one.items())
+            read += min(experts.count, self.new * experts.top_k) * self._bytes(prefix, one)
+        return Work(part="mlp", flops=2 * self.new * flops, weight_bytes=read)
+
+    def _bytes(self, prefix: str, shapes: dict[str, Shape]) -> int:
+        return sum(
+            prod(shape) * (max(4, self.size) if prefix + name in self.wide else self.size)
+            for name, shape in shapes.items()
+        )
+
+
+def _matrix(name: str, shape: Shape) -> int:
+    """Multiply-adds that a token costs in this parameter."""
+    return prod(shape) if len(shape) == 2 and "norm" not in name else 0

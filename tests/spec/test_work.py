@@ -1,0 +1,61 @@
+"""The model of work against torch's own count of every row's forward, and against known sizes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from llmcli.cache import KVCache, make_cache
+from llmcli.model import Decoder
+from llmcli.spec import count_parameters, kv_bytes_per_token
+from llmcli.spec.work import forward_work, total
+from tests.insight.decoders import ALL, decoder_of, ids_for
+from tests.oracle import Row
+from tests.tiny import tiny_spec
+
+# Beyond every window of the rows.
+HELD = 20
+
+
+@torch.inference_mode()
+def _counted(decoder: Decoder, count: int, cache: KVCache | None) -> int:
+    # torch counts nothing of the CPU's fused kernel, and all of the steps that it stands for.
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        decoder(ids_for(decoder.spec, count), cache)
+    return int(counter.get_total_flops())
+
+
+@pytest.mark.parametrize("row", ALL, ids=lambda row: row.name)
+def test_torch_counts_the_same(row: Row) -> None:
+    decoder = decoder_of(row)
+    spec = decoder.spec
+    cache = make_cache("growing", spec)
+    assert cache is not None
+    for new, held, kept in ((HELD, 0, None), (HELD, 0, cache), (1, HELD, cache)):
+        ours = forward_work(spec, new=new, held=held, cached=kept is not None)
+        assert total(ours)[0] == pytest.approx(_counted(decoder, new, kept), rel=0.01)
+
+
+def test_a_step_reads_each_weight_once_and_every_key() -> None:
+    spec = tiny_spec()
+    flops, moved = total(forward_work(spec, new=1, held=9, element_bytes=4))
+    unread = spec.vocab_size * spec.hidden_size - spec.hidden_size  # all rows but one
+    assert moved == 4 * (count_parameters(spec) - unread) + 10 * kv_bytes_per_token(spec, 4)
+    # Two FLOPs a weight, and two products of 10 keys with each of 4 heads of 16 in 2 layers.
+    norms = 5 * spec.hidden_size
+    matrices = count_parameters(spec) - spec.vocab_size * spec.hidden_size - norms
+    assert flops == 2 * matrices + 2 * (2 * 10 * 4 * 16 * 2)
+
+
+def test_a_window_bounds_what_is_read() -> None:
+    spec = tiny_spec(model_type="mistral", sliding_window=8)
+    far, near = (forward_work(spec, new=1, held=held) for held in (1000, 7))
+    assert far == near
+    assert forward_work(spec, new=1, held=6) != near
+
+
+def test_without_a_cache_nothing_is_kept() -> None:
+    works = forward_work(tiny_spec(), new=5, cached=False)
+    assert not any(one.cache_read or one.cache_written for one in works)
