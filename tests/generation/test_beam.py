@@ -38,15 +38,16 @@ def _search(
     stop: frozenset[int] = STOP,
     **options: Any,
 ) -> list[Hypothesis]:
-    search = BeamSearch(SamplingParams(), StrategyOptions(**options))
+    every = {"num_return": options.get("num_beams", 4)}
+    search = BeamSearch(SamplingParams(), StrategyOptions(**every, **options))
     stepper = Stepper(decoder, make_cache(kind, decoder.spec))
     tokens = list(search.run(stepper, prompt, StopRule(stop, new, 100)))
-    best = search.hypotheses[0]
+    best = search.outcome.hypotheses[0]
     assert tuple(token.id for token in tokens) == best.beam.ids
     assert [token.finish_reason for token in tokens] == [None] * (len(tokens) - 1) + [
         best.finish_reason
     ]
-    return search.hypotheses
+    return search.outcome.hypotheses
 
 
 def _brute_force(

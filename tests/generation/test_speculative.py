@@ -12,13 +12,9 @@ from llmcli.generation.params import SamplingParams
 from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
 from llmcli.generation.strategies.base import StrategyOptions
+from llmcli.generation.strategies.proposers import DraftModel, PromptLookup, Proposer
 from llmcli.generation.strategies.sequential import Greedy
-from llmcli.generation.strategies.speculative import (
-    DraftModel,
-    PromptLookup,
-    Proposer,
-    Speculative,
-)
+from llmcli.generation.strategies.speculative import Speculative
 from llmcli.generation.token import Token
 from llmcli.model import Decoder
 from tests.tiny import random_decoder, small_spec
@@ -129,11 +125,15 @@ def test_sampled_text_follows_the_decoders_own_distribution(
     assert abs(rest.item()) < 5 * max(1.0, expected[~cells].sum().item()) ** 0.5
 
 
+def _as_it_is(_ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+    return logits
+
+
 def test_lookup_finds_the_latest_longest_repetition() -> None:
     lookup = PromptLookup(longest=3)
 
     def ids(*given: int) -> list[int]:
-        return [guess.id for guess in lookup.propose(list(given), 2, [], None)]
+        return [guess.id for guess in lookup.propose(list(given), 2, _as_it_is, None)]
 
     assert ids(1, 2, 3, 9, 1, 2, 3) == [9, 1]
     assert ids(1, 2, 7, 8, 5, 2, 6, 4, 1, 2) == [7, 8]

@@ -14,34 +14,13 @@ from torch import Tensor
 
 from llmcli.generation.explain import run_chain
 from llmcli.generation.finite import check_finite
+from llmcli.generation.outcome import Beam, Hypothesis, Outcome
 from llmcli.generation.params import SamplingParams
 from llmcli.generation.processors import Processor, Surroundings, make_processors
 from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
 from llmcli.generation.strategies.base import StrategyOptions
 from llmcli.generation.token import FinishReason, Token
-
-
-@dataclass(frozen=True, slots=True)
-class Beam:
-    """A continuation so far: its ids, the model's logprob of each, and their sum in the search."""
-
-    ids: tuple[int, ...] = ()
-    logprobs: tuple[float, ...] = ()
-    total: float = 0.0
-
-    def score(self, length_penalty: float, length: int | None = None) -> float:
-        """The sum over the length to the power of the penalty; `length` may be a future one."""
-        return float(self.total / (len(self.ids) if length is None else length) ** length_penalty)
-
-
-@dataclass(frozen=True, slots=True)
-class Hypothesis:
-    """A finished continuation; the likeliest comes first in `BeamSearch.hypotheses`."""
-
-    beam: Beam
-    score: float
-    finish_reason: FinishReason
 
 
 @dataclass(slots=True)
@@ -65,7 +44,7 @@ class BeamSearch:
     def __init__(self, params: SamplingParams, options: StrategyOptions) -> None:
         self._params = params
         self._options = options
-        self.hypotheses: list[Hypothesis] = []
+        self.outcome = Outcome()
 
     def run(self, stepper: Stepper, prompt_ids: Sequence[int], stop: StopRule) -> Iterator[Token]:
         if stop.budget < 1:
@@ -90,6 +69,8 @@ class BeamSearch:
         for produced in range(1, stop.budget + 1):
             check_finite(logits.sum().item(), stepper, produced)
             parents = self._advance(groups, logits, stepper.ids, stop, produced)
+            if self._options.on_step is not None:
+                self._options.on_step(produced, stop.budget)
             if not parents:
                 break
             if produced < stop.budget:
@@ -97,7 +78,7 @@ class BeamSearch:
                 last = [[beam.ids[-1]] for group in groups for beam in group.beams]
                 logits = stepper.feed(torch.tensor(last, device=device))
         self._close(groups, stop)
-        yield from _tokens(self.hypotheses[0])
+        yield from _tokens(self.outcome.hypotheses[0])
 
     def _advance(
         self, groups: list[_Group], logits: Tensor, ids: Tensor, stop: StopRule, produced: int
@@ -178,7 +159,8 @@ class BeamSearch:
                 assert reason is not None
                 self._finish(group, beam, reason)
         every = [one for group in groups for one in group.finished]
-        self.hypotheses = sorted(every, key=lambda one: -one.score)
+        every.sort(key=lambda one: -one.score)
+        self.outcome.hypotheses = every[: self._options.num_return]
 
     def _repeat(self, stepper: Stepper, count: int) -> None:
         if count > 1:

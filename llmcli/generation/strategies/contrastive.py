@@ -19,6 +19,7 @@ from torch.nn.functional import normalize
 
 from llmcli.generation.explain import run_chain
 from llmcli.generation.finite import check_finite
+from llmcli.generation.outcome import Outcome
 from llmcli.generation.params import SamplingParams
 from llmcli.generation.processors import Surroundings, make_processors
 from llmcli.generation.stepper import Stepper
@@ -34,6 +35,7 @@ class Contrastive:
     def __init__(self, params: SamplingParams, options: StrategyOptions) -> None:
         self._params = params
         self._options = options
+        self.outcome = Outcome()
 
     def run(self, stepper: Stepper, prompt_ids: Sequence[int], stop: StopRule) -> Iterator[Token]:
         if stop.budget < 1:

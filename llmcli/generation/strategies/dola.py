@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from llmcli.errors import UsageError
+from llmcli.generation.options import DolaLayers
 from llmcli.generation.params import SamplingParams
 from llmcli.generation.stepper import Stepper
-from llmcli.generation.strategies.base import DolaLayers, StrategyOptions
+from llmcli.generation.strategies.base import StrategyOptions
 from llmcli.generation.strategies.sequential import Sequential, Source
 from llmcli.model import Decoder
 from llmcli.spec import DecoderSpec

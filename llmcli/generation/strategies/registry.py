@@ -11,8 +11,9 @@ from llmcli.generation.strategies.base import Strategy, StrategyOptions
 from llmcli.generation.strategies.beam import BeamSearch
 from llmcli.generation.strategies.contrastive import Contrastive
 from llmcli.generation.strategies.dola import DoLa
+from llmcli.generation.strategies.proposers import DraftModel, PromptLookup
 from llmcli.generation.strategies.sequential import Greedy, Sample
-from llmcli.generation.strategies.speculative import DraftModel, PromptLookup, Speculative
+from llmcli.generation.strategies.speculative import Speculative
 
 
 def _prompt_lookup(params: SamplingParams, options: StrategyOptions) -> Strategy:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from llmcli.generation.explain import run_chain
+from llmcli.generation.outcome import Outcome
 from llmcli.generation.params import SamplingParams
 from llmcli.generation.processors import Surroundings, make_processors
 from llmcli.generation.sampler import Mirostat, Sampler
@@ -41,6 +42,7 @@ class Sequential:
         self._params = params
         self._options = options
         self._sampling = sampling and params.temperature > 0
+        self.outcome = Outcome()
 
     def make_source(self, stepper: Stepper) -> Source:
         """How new ids are fed, and what comes of it."""

@@ -9,104 +9,34 @@ keeps a guess exactly where it is the likeliest id.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from llmcli.generation.explain import run_chain
 from llmcli.generation.finite import check_finite
+from llmcli.generation.outcome import Acceptance, Outcome
 from llmcli.generation.params import SamplingParams
 from llmcli.generation.processors import Processor, Surroundings, make_processors
+from llmcli.generation.processors.base import CUT
 from llmcli.generation.sampler import Sampler, invert
 from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
 from llmcli.generation.strategies.base import StrategyOptions, likeliest
-from llmcli.generation.token import Token
+from llmcli.generation.strategies.proposers import Guess, Proposer
+from llmcli.generation.token import FinishReason, Token
 
 Chain = list[tuple[str, Processor]]
 
 
-@dataclass(frozen=True, slots=True)
-class Guess:
-    """An id and the distribution q [V] that it was drawn from; None where it was certain."""
+class _Fact(NamedTuple):
+    """What the host must know of one place: the id there, its logprob, the sum of the logits."""
 
     id: int
-    probs: Tensor | None = None
-
-
-class Proposer(Protocol):
-    """Where guesses come from."""
-
-    def propose(
-        self, ids: list[int], count: int, chain: Chain, sampler: Sampler | None
-    ) -> list[Guess]:
-        """Up to `count` guesses for the ids that follow `ids`; without a sampler, the likeliest."""
-        ...
-
-
-@dataclass(slots=True)
-class Acceptance:
-    """How well the guessing went."""
-
-    forwards: int = 0
-    proposed: int = 0
-    accepted: int = 0
-
-    @property
-    def rate(self) -> float | None:
-        """Guesses kept of those made."""
-        return self.accepted / self.proposed if self.proposed else None
-
-
-class PromptLookup:
-    """Guesses that the text repeats itself: what followed the last ids when they were there."""
-
-    def __init__(self, longest: int = 3) -> None:
-        self._longest = longest
-
-    def propose(
-        self,
-        ids: list[int],
-        count: int,
-        chain: Chain,  # noqa: ARG002
-        sampler: Sampler | None,  # noqa: ARG002
-    ) -> list[Guess]:
-        for size in range(min(self._longest, len(ids) - 1), 0, -1):
-            tail = ids[-size:]
-            # The latest earlier place: a text repeats its near past more than its far one.
-            for start in range(len(ids) - size - 1, -1, -1):
-                if ids[start : start + size] == tail:
-                    return [Guess(id_) for id_ in ids[start + size : start + size + count]]
-        return []
-
-
-class DraftModel:
-    """Guesses of a smaller decoder with the same tokenizer."""
-
-    def __init__(self, stepper: Stepper) -> None:
-        self._stepper = stepper
-
-    def propose(
-        self, ids: list[int], count: int, chain: Chain, sampler: Sampler | None
-    ) -> list[Guess]:
-        stepper = self._stepper
-        held = stepper.ids[0].tolist()
-        most = min(len(held), len(ids) - 1)
-        keep = next((at for at in range(most) if held[at] != ids[at]), most)
-        if keep < len(held):
-            stepper.rewind(len(held) - keep)
-        guesses: list[Guess] = []
-        new = ids[keep:]
-        for _ in range(count):
-            logits = stepper.feed(torch.tensor([new], device=stepper.decoder.device))
-            logits = run_chain(chain, stepper.ids, logits)
-            probs = logits[0].softmax(-1)
-            id_ = int(logits.argmax() if sampler is None else sampler.draw(logits))
-            guesses.append(Guess(id_, None if sampler is None else probs))
-            new = [id_]
-        return guesses
+    logprob: float
+    total: float
 
 
 class Speculative:
@@ -117,6 +47,7 @@ class Speculative:
     ) -> None:
         self._params, self._options, self._proposer = params, options, proposer
         self.acceptance = Acceptance()
+        self.outcome = Outcome(acceptance=self.acceptance)
 
     def run(self, stepper: Stepper, prompt_ids: Sequence[int], stop: StopRule) -> Iterator[Token]:
         if stop.budget < 1:
@@ -135,6 +66,11 @@ class Speculative:
             ),
             generator=sampler.generator if sampler else None,
         )
+        plain = not (chain or drawing or recorder)
+
+        def shape(ids: Tensor, logits: Tensor) -> Tensor:
+            return run_chain(chain, ids, _of_size(logits, stepper.decoder.spec.vocab_size))
+
         device = stepper.decoder.device
         ids = list(prompt_ids)
         guesses: list[Guess] = []
@@ -144,23 +80,27 @@ class Speculative:
             # [guesses+1,V]; a prompt's own places need no logits
             logits = stepper.feed_each(new)[0] if guesses else stepper.feed(new)
             self.acceptance.forwards += 1
-            check_finite(logits.sum().item(), stepper, produced + 1)
-            kept = self._check(logits, ids, guesses, chain, sampler)
-            wrong = len(guesses) - (len(kept) - 1)
-            stepper.rewind(wrong)
-            for id_, row in zip(kept, logits, strict=False):
+            if plain:
+                facts = _likeliest_while_right(logits, guesses)
+            else:
+                check_finite(logits.sum().item(), stepper, produced + 1)
+                facts = _facts(logits, self._check(logits, ids, guesses, chain, sampler))
+            right = len(facts) - 1
+            self.acceptance.accepted += right
+            stepper.rewind(len(guesses) - right)
+            for fact, row in zip(facts, logits, strict=False):
                 produced += 1
-                ids.append(id_)
-                reason = stop.reason(id_, produced)
-                token = self._token(id_, row)
-                yield replace(token, finish_reason=reason) if reason else token
+                check_finite(fact.total, stepper, produced)
+                ids.append(fact.id)
+                reason = stop.reason(fact.id, produced)
+                yield self._token(fact, row, reason)
                 if reason:
                     if recorder is not None:
                         del recorder.steps[produced:]
                     return
             # At least one token comes of the next forward beside the guesses.
             count = min(self._options.num_draft_tokens, stop.budget - produced - 1)
-            guesses = self._proposer.propose(ids, count, chain, sampler) if count > 0 else []
+            guesses = self._proposer.propose(ids, count, shape, sampler) if count > 0 else []
             self.acceptance.proposed += len(guesses)
             new = torch.tensor([[ids[-1], *(one.id for one in guesses)]], device=device)
 
@@ -171,8 +111,8 @@ class Speculative:
         guesses: list[Guess],
         chain: Chain,
         sampler: Sampler | None,
-    ) -> list[int]:
-        """The guesses that hold, and after them one id of the decoder's own."""
+    ) -> Tensor:
+        """The guesses that hold, and after them one id of the decoder's own: [kept]."""
         recorder = self._options.explain
         kept: list[int] = []
         for place, row in enumerate(logits):
@@ -187,14 +127,34 @@ class Speculative:
             kept.append(id_)
             if not held:
                 break
-            self.acceptance.accepted += 1
-        return kept
+        return torch.tensor(kept, device=logits.device)
 
-    def _token(self, id_: int, logits: Tensor) -> Token:
-        logprobs = logits.log_softmax(-1)
-        return Token(
-            id_, logprobs[id_].item(), likeliest(logprobs[None], self._options.top_logprobs)
-        )
+    def _token(self, fact: _Fact, logits: Tensor, reason: FinishReason | None) -> Token:
+        count = self._options.top_logprobs
+        top = likeliest(logits[None].log_softmax(-1), count) if count else ()
+        return Token(fact.id, fact.logprob, top, reason)
+
+
+def _likeliest_while_right(logits: Tensor, guesses: list[Guess]) -> list[_Fact]:
+    """The likeliest ids, up to the first that is not what was guessed; one copy to the host."""
+    facts = _facts(logits, logits.argmax(-1))
+    pairs = zip(facts, guesses, strict=False)
+    right = next((at for at, (fact, guess) in enumerate(pairs) if fact.id != guess.id), None)
+    return facts if right is None else facts[: right + 1]
+
+
+def _facts(logits: Tensor, chosen: Tensor) -> list[_Fact]:
+    """Of the ids chosen [n] at the first n places of logits [N,V]."""
+    logits = logits[: chosen.shape[0]]
+    logprobs = logits.gather(-1, chosen[:, None])[:, 0] - logits.logsumexp(-1)
+    rows = torch.stack((chosen.double(), logprobs.double(), logits.sum(-1).double()), -1)
+    return [_Fact(int(id_), logprob, total) for id_, logprob, total in rows.tolist()]
+
+
+def _of_size(logits: Tensor, size: int) -> Tensor:
+    """A draft's logits [1,V'] cut or filled up to [1,size]: embeddings are padded differently."""
+    missing = size - logits.shape[-1]
+    return pad(logits, (0, missing), value=CUT) if missing > 0 else logits[:, :size]
 
 
 def _decide(logits: Tensor, guess: Guess | None, sampler: Sampler | None) -> tuple[int, bool]:
