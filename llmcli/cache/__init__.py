@@ -5,15 +5,20 @@ Must not know the decoder (model/), families or strategies; a cache is passed in
 
 from llmcli.cache.base import KVCache, LayerStore
 from llmcli.cache.full import FullStore
-from llmcli.cache.make import CacheKind, default_kind, make_cache
+from llmcli.cache.make import LOSSY, CacheKind, default_kind, make_cache
+from llmcli.cache.offloaded import OffloadedStore
+from llmcli.cache.quantized import QuantizedStore
 from llmcli.cache.ring import RingStore
 from llmcli.cache.state import StateStore
 
 __all__ = [
+    "LOSSY",
     "CacheKind",
     "FullStore",
     "KVCache",
     "LayerStore",
+    "OffloadedStore",
+    "QuantizedStore",
     "RingStore",
     "StateStore",
     "default_kind",

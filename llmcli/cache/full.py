@@ -44,6 +44,9 @@ class FullStore(LayerStore):
         self.buffer.reorder(rows)
 
     def fork(self) -> FullStore:
-        copy = FullStore(window=self._window)
+        copy = self._empty()
         copy.buffer = self.buffer.fork()
         return copy
+
+    def _empty(self) -> FullStore:
+        return FullStore(window=self._window)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Literal
 
 from llmcli.cache.base import KVCache, LayerStore
+from llmcli.cache.buffer import GROWTH_STEP
 from llmcli.cache.full import FullStore
+from llmcli.cache.offloaded import OffloadedStore
+from llmcli.cache.quantized import QuantizedStore
 from llmcli.cache.ring import RingStore
 from llmcli.cache.state import StateStore
 from llmcli.spec import DecoderSpec, LayerSpec
 
-# growing keeps every key; ring bounds windowed layers by their window, the others grow.
-CacheKind = Literal["growing", "ring", "none"]
+CacheKind = Literal["growing", "ring", "static", "quantized-8", "quantized-4", "offloaded", "none"]
+
+# Kinds that keep old keys less exactly than they came.
+LOSSY: frozenset[CacheKind] = frozenset({"quantized-8", "quantized-4"})
 
 
 def default_kind(spec: DecoderSpec) -> CacheKind:
@@ -19,16 +26,34 @@ def default_kind(spec: DecoderSpec) -> CacheKind:
     return "ring" if spec.windowed else "growing"
 
 
-def make_cache(kind: CacheKind, spec: DecoderSpec) -> KVCache | None:
-    """An empty cache for a decoder of this spec; None for kind `none`."""
+def make_cache(kind: CacheKind, spec: DecoderSpec, *, planned: int = 0) -> KVCache | None:
+    """An empty cache for a decoder of this spec; None for kind `none`.
+
+    `growing` keeps every key of every layer. In all other kinds a windowed layer has a ring that
+    ends at its window, and the kind says what the rest does: `ring` grows, `static` takes the
+    memory for `planned` tokens at once, `quantized-N` packs old tokens, `offloaded` lies in host
+    memory.
+    """
     if kind == "none":
         return None
-    return KVCache([_store(layer, ring=kind == "ring") for layer in spec.layers])
+    return KVCache([_store(kind, layer, planned or GROWTH_STEP) for layer in spec.layers])
 
 
-def _store(layer: LayerSpec, *, ring: bool) -> LayerStore:
+def _store(kind: CacheKind, layer: LayerSpec, planned: int) -> LayerStore:
     if layer.mixer == "gated_delta":
         return StateStore()
-    if ring and layer.window is not None:
-        return RingStore(layer.window)
-    return FullStore(window=layer.window)
+    if layer.window is not None:
+        if kind == "growing":
+            return FullStore(window=layer.window)
+        step = planned if kind == "static" else GROWTH_STEP
+        return RingStore(layer.window, step=step)
+    return FullStore(step=planned) if kind == "static" else _FULL[kind]()
+
+
+_FULL: Mapping[CacheKind, Callable[[], LayerStore]] = {
+    "growing": FullStore,
+    "ring": FullStore,
+    "quantized-8": partial(QuantizedStore, 8),
+    "quantized-4": partial(QuantizedStore, 4),
+    "offloaded": OffloadedStore,
+}

@@ -1,0 +1,21 @@
+"""The offloaded store: keys and values lie in host memory, one layer at a time on the device."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from llmcli.cache.full import FullStore
+
+
+class OffloadedStore(FullStore):
+    """A growing store whose buffer is the host's: new keys go over, all that count come back."""
+
+    def update(self, length: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        on_host = super().update(length, keys.to("cpu"), values.to("cpu"))
+        return on_host[0].to(keys.device), on_host[1].to(values.device)
+
+    def reorder(self, rows: Tensor) -> None:
+        super().reorder(rows.to("cpu"))
+
+    def _empty(self) -> FullStore:
+        return OffloadedStore()
