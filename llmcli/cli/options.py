@@ -20,6 +20,7 @@ EarlyStoppingChoice = Literal["on", "off", "never"]
 # `speculative` is left out until a draft model can be given.
 StrategyChoice = Literal["greedy", "sample", "beam", "contrastive", "dola", "prompt-lookup"]
 DtypeChoice = Literal["auto", "float32", "bfloat16", "float16"]
+CacheChoice = Literal["growing", "ring", "static", "quantized-8", "quantized-4", "offloaded"]
 StoredDtype = Literal["float16", "bfloat16", "float32"]
 
 PROMPT = "Prompt"
@@ -318,6 +319,18 @@ KvCache = Annotated[
         panel=MACHINE,
     ),
 ]
+Cache = Annotated[
+    CacheChoice | None,
+    value_option(
+        "--cache",
+        metavar="KIND",
+        help="How keys and values are kept: growing, ring (windowed layers end at their window), "
+        "static (all memory at once), quantized-8, quantized-4 or offloaded (to host memory, on "
+        "CUDA) [default: ring where the model has windows, else growing].",
+        panel=MACHINE,
+        parser=one_of("--cache", CacheChoice),
+    ),
+]
 
 Echo = Annotated[bool, _flag("--echo", help="Print the prompt before the answer.", panel=OUTPUT)]
 ShowSpecial = Annotated[
@@ -394,6 +407,12 @@ class Loading:
     dtype: Dtype = None
     threads: Threads = None
     kv_cache: KvCache = None
+    cache: Cache = None
+
+    @property
+    def cache_kind(self) -> CacheChoice | Literal["auto", "none"]:
+        """As the engine takes it."""
+        return "none" if self.kv_cache is False else self.cache or "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,6 +120,7 @@ def _options(run: Run) -> dict[str, dict[str, Any]]:
         "ignore_eos": _option(ending.ignore_eos or None, False),
         "show_special": _option(ending.show_special or None, False),
         "kv_cache": _option(loading.kv_cache, True),
+        "cache": {"value": _cache(run), "source": _source(loading.cache)},
         "device": {
             "value": str(loaded.decoder.device),
             "source": _source(loading.device),

@@ -55,6 +55,10 @@ def check_loading(loading: Loading) -> None:
             f"--threads is {loading.threads}; it must lie between 1 and {_MOST_THREADS}",
             hint="leave it out for one thread a physical core",
         )
+    if loading.kv_cache is False and loading.cache is not None:
+        raise UsageError(
+            f"--no-kv-cache contradicts --cache {loading.cache}", hint="leave one of them out"
+        )
 
 
 def check_prompting(prompting: Prompting) -> None:
@@ -145,7 +149,7 @@ def start(request: Request, text: str) -> Run:
         prompt,
         GenerateOptions(
             flags=request.flags,
-            cache="none" if request.loading.kv_cache is False else "auto",
+            cache=request.loading.cache_kind,
             stop_strings=tuple(ending.stop or ()),
             ignore_eos=ending.ignore_eos,
             show_special=ending.show_special,

@@ -118,9 +118,17 @@ class Engine:
         return prompt
 
     def session(self, cache: CacheKind | Literal["auto"] = "auto") -> Session:
-        """A cache to begin generations from, each reusing what it shares with the last."""
-        spec = self.loaded.spec
-        return Session(self.loaded.decoder, default_kind(spec) if cache == "auto" else cache)
+        """A cache to begin generations from, each reusing what it shares with the last.
+
+        Raises UsageError for a kind that has no sense on this device.
+        """
+        decoder = self.loaded.decoder
+        if cache == "offloaded" and decoder.device.type == "cpu":
+            raise UsageError(
+                "cache offloaded moves keys and values to host memory, but the device is cpu",
+                hint="leave --cache out: they are in host memory already",
+            )
+        return Session(decoder, default_kind(decoder.spec) if cache == "auto" else cache)
 
     def generate(
         self,

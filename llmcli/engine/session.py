@@ -65,6 +65,9 @@ class Session:
                 every = self._cache.length
                 self._cache.rewind(over if self._cache.can_rewind(over) else every)
             self._held = self._held[: self._cache.length]
+            if self._cache.length == 0:
+                # Only now is it known how much a static cache has to hold.
+                self._cache = make_cache(self.kind, self._decoder.spec, planned=planned)
         self._last = Stepper(
             self._decoder, self._cache, planned=planned, on_progress=on_progress, ready=ready
         )

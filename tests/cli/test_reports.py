@@ -88,7 +88,12 @@ def test_every_option_and_its_source(invoke: Invoke, model: str) -> None:
     declared = {name for name in vars(options) if hasattr(vars(options)[name], "__metadata__")}
     elsewhere = {"PromptText", "PromptFile", "Echo", "RawOutput", "Json", "Verbose", "Debug"}
     other = {"Version", "GgufFile", "OutDir", "ConvertDtype", "PullName", "Revision", "Force"}
-    assert {_snake(name) for name in declared - elsewhere - other} == {*GIVEN, "model", "system"}
+    assert {_snake(name) for name in declared - elsewhere - other} == {
+        *GIVEN,
+        "model",
+        "system",
+        "cache",
+    }
 
 
 def _snake(name: str) -> str:

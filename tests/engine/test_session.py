@@ -155,3 +155,10 @@ def test_those_who_watch_the_decoder_are_not_handed_its_old_logits() -> None:
     torch.testing.assert_close(logits, cold, atol=1e-9, rtol=0)
     states, _ = session.fork().stepper(FIRST).feed_with_states(torch.tensor([FIRST]))
     assert states.shape[1] == len(FIRST)
+
+
+def test_a_static_cache_takes_what_the_run_may_need() -> None:
+    session = Session(DECODERS["full"], "static")
+    session.stepper(FIRST, planned=77).feed(torch.tensor([FIRST]))
+    assert session.cache is not None
+    assert session.cache.capacity == 77
