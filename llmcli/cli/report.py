@@ -110,6 +110,7 @@ def _options(run: Run) -> dict[str, dict[str, Any]]:
             "source": "flag" if prompting.raw else "chat template" if is_chat else "built-in",
         },
         "system": _option(prompting.system, None),
+        "template": _option(prompting.template and str(prompting.template), None),
         "bos": _option(prompting.bos, None),
         "parse_special": _option(prompting.parse_special or None, False),
         "stop": _option(ending.stop or None, []),
