@@ -93,6 +93,7 @@ def test_every_option_and_its_source(invoke: Invoke, model: str) -> None:
         "model",
         "system",
         "cache",
+        "template",
     }
 
 
