@@ -37,6 +37,10 @@ class LayerStore(ABC):
     def first_position(self, length: int) -> int:
         """Position of the first key that `update` would return next; the rest follow it."""
 
+    def key_positions(self, length: int, new: int, device: torch.device) -> Tensor:
+        """Positions [S] of the keys that `update` will return for `new` tokens."""
+        return torch.arange(self.first_position(length), length + new, device=device)
+
     @abstractmethod
     def update(self, length: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Add [B,K,T,D] and return the keys and values [B,K,S,D] that the new tokens may see.
@@ -87,12 +91,8 @@ class KVCache:
         return sum(store.nbytes for store in self.stores)
 
     def key_positions(self, layer: int, new: int, like: Tensor) -> Tensor:
-        """Positions [S] of the keys that `update` will return for `new` tokens (more than one).
-
-        The result lies on the device of `like`.
-        """
-        first = self.stores[layer].first_position(self.length)
-        return torch.arange(first, self.length + new, device=like.device)
+        """Positions [S] of the keys that `update` will return, on the device of `like`."""
+        return self.stores[layer].key_positions(self.length, new, like.device)
 
     def update(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Add [B,K,T,D] at positions `length ...`; see LayerStore.update for the result."""

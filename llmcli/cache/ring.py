@@ -27,6 +27,13 @@ class RingStore(LayerStore):
     def first_position(self, length: int) -> int:
         return max(0, length - self.window)
 
+    def key_positions(self, length: int, new: int, device: torch.device) -> Tensor:
+        if new > 1:
+            return super().key_positions(length, new, device)
+        # One token gets the ring as it lies: each slot holds the latest position that falls there.
+        slots = torch.arange(min(length + 1, self.window), device=device)
+        return length - (length - slots) % self.window
+
     def update(self, length: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         new = keys.shape[2]
         if new == 1:

@@ -37,6 +37,8 @@ class Stepper:
     (dynamic NTK) reads it. `on_progress(done, total)` is called after each piece of a prefill.
     `prefilled` is how many ids the first feed computed; the rest of them the cache held.
     `ready` spares the first feed of exactly its ids, whose keys and values the cache then holds.
+    `pads` [B] counts the ids in front of each row that only fill it up to the length of the
+    others; None where no row has any.
     """
 
     def __init__(
@@ -48,11 +50,13 @@ class Stepper:
         chunk: int = PREFILL_CHUNK,
         on_progress: Callable[[int, int], None] | None = None,
         ready: Ready | None = None,
+        pads: Tensor | None = None,
     ) -> None:
         self.decoder = decoder
         self.cache = cache
         self.ids = torch.empty(1, 0, dtype=torch.long, device=decoder.device)
         self.prefilled: int | None = None
+        self.pads = pads
         self._planned = planned
         self._chunk = chunk
         self._on_progress = on_progress
@@ -87,7 +91,7 @@ class Stepper:
         """A stepper of the same kind over the same decoder, with nothing fed and no progress."""
         other = copy(self)
         other.ids = self.ids[:1, :0]
-        other.prefilled = None
+        other.prefilled = other.pads = None
         other._on_progress = None
         other._ready = None
         if self.cache is not None:
@@ -98,6 +102,8 @@ class Stepper:
     def reorder(self, rows: Tensor) -> None:
         """Make row n a copy of the former row `rows[n]`; the number of rows may change."""
         self.ids = self.ids.index_select(0, rows)
+        if self.pads is not None:
+            self.pads = self.pads.index_select(0, rows)
         if self.cache is not None:
             self.cache.reorder(rows)
 
@@ -127,7 +133,7 @@ class Stepper:
         if self.prefilled is None:
             self.prefilled = pending.shape[1]
         with torch.inference_mode():
-            return self._run(pending, partial(forward, regime=regime))
+            return self._run(pending, partial(forward, regime=regime, pads=self.pads))
 
     def rewind(self, count: int) -> None:
         """Forget the last `count` ids; a cache that cannot take them back is computed anew.

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """Which keys count: a mask [T,S] or [H,T,S], boolean or additive; or none.
+    """Which keys count: a mask [T,S], [H,T,S] or [B,H,T,S], boolean or additive; or none.
 
     Without a mask all keys count, or with `is_causal` the causal half of them; torch aligns
     that to the top left, so it is set only where T equals S.

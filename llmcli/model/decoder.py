@@ -13,8 +13,9 @@ from llmcli.model.block import make_block
 from llmcli.model.context import Context
 from llmcli.model.embedding import Embedding, sinusoids
 from llmcli.model.linear import Linear
-from llmcli.model.masks import alibi_bias, causal_mask
+from llmcli.model.masks import alibi_bias
 from llmcli.model.norm import make_norm
+from llmcli.model.places import Places
 from llmcli.model.rope import RotaryTable
 from llmcli.spec import Alibi, DecoderSpec, LayerSpec, Learned, Sinusoidal
 
@@ -74,13 +75,15 @@ class Decoder(nn.Module):
         *,
         last_only: bool = True,
         regime: tuple[int, ...] | None = None,
+        pads: Tensor | None = None,
     ) -> Tensor:
         """Logits [B,1,V] of the last id, or of all of them [B,T,V].
 
         `regime` (DecoderSpec.regime) picks the rotary tables where these depend on the length;
-        left out, it follows from the ids given and those cached.
+        left out, it follows from the ids given and those cached. `pads` [B] counts the slots in
+        front of each row that are not part of its text (spec.can_pad says whether it may have any).
         """
-        x = self.hidden(ids, cache, regime=regime)
+        x = self.hidden(ids, cache, regime=regime, pads=pads)
         return self.unembed(x[:, -1:] if last_only else x)
 
     def hidden(
@@ -89,24 +92,23 @@ class Decoder(nn.Module):
         cache: KVCache | None = None,
         *,
         regime: tuple[int, ...] | None = None,
+        pads: Tensor | None = None,
     ) -> Tensor:
         """The residual stream [B,T,C] after the last layer, as `unembed` takes it."""
-        start, new = (cache.length if cache is not None else 0), ids.shape[1]
-        stop = start + new
-        positions = torch.arange(start, stop, device=ids.device)
-        regime = self.spec.regime(stop, stop) if regime is None else regime
-        x = self.embed(ids, positions)
-        contexts = self._contexts(positions, stop, regime, cache, x.dtype)
+        places = Places.after(cache.length if cache is not None else 0, ids, pads)
+        regime = self.spec.regime(places.stop, places.stop) if regime is None else regime
+        x = self.embed(ids, places.positions(places.slots))
+        contexts = self._contexts(places, regime, cache, x.dtype)
         if cache is not None:
             cache.begin(regime)
         for index, (block, kind) in enumerate(zip(self.layers, self.spec.layers, strict=True)):
             x = block(x, index, contexts[kind])
         if cache is not None:
-            cache.advance(new)
+            cache.advance(ids.shape[1])
         return x
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """ids [B,T] at positions [T] to the residual stream [B,T,C] that the layers read."""
+        """ids [B,T] at positions [T] or [B,T] to the residual stream [B,T,C] of the layers."""
         spec = self.spec
         x: Tensor = self.embed_tokens(ids)
         if spec.embed_scale != 1:
@@ -131,16 +133,18 @@ class Decoder(nn.Module):
 
     def _contexts(
         self,
-        positions: Tensor,
-        stop: int,
+        places: Places,
         regime: tuple[int, ...],
         cache: KVCache | None,
         dtype: torch.dtype,
     ) -> dict[LayerSpec, Context]:
         """One context per distinct kind of layer, made once a forward."""
         regimes = dict(zip(dict.fromkeys(self._ropes()), regime, strict=True))
+        positions = places.positions(places.slots)
+        if places.pads is not None:
+            positions = positions[:, None]  # [B,1,T], as heads lie between rows and tokens
         rotations = {
-            rope: table.at(positions, stop, regimes[rope], dtype)
+            rope: table.at(positions, places.stop, regimes[rope], dtype)
             for rope, table in self._tables.items()
         }
         seen: dict[int | None, Visibility] = {}
@@ -150,7 +154,7 @@ class Decoder(nn.Module):
                 contexts[kind] = Context(Visibility(), None, cache)
                 continue
             if kind.window not in seen:
-                seen[kind.window] = self._visibility(kind, index, positions, cache, dtype)
+                seen[kind.window] = self._visibility(kind, index, places, cache, dtype)
             rotation = rotations[kind.rope] if kind.rope else None
             contexts[kind] = Context(seen[kind.window], rotation, cache)
         return contexts
@@ -162,29 +166,29 @@ class Decoder(nn.Module):
         self,
         kind: LayerSpec,
         index: int,
-        positions: Tensor,
+        places: Places,
         cache: KVCache | None,
         dtype: torch.dtype,
     ) -> Visibility:
-        new, held = positions.shape[0], (cache.length if cache is not None else 0)
-        keys = positions
+        new, held = places.slots.shape[0], (cache.length if cache is not None else 0)
+        if new == 1 and places.pads is None and not isinstance(self.spec.positions, Alibi):
+            return Visibility()
+        keys = places.slots
         if held and cache is not None:
-            keys = cache.key_positions(index, new, positions)
+            keys = cache.key_positions(index, new, places.slots)
         if isinstance(self.spec.positions, Alibi):
             bias = alibi_bias(
                 self.spec.positions,
-                keys,
+                places.positions(keys),
                 num_heads=self.spec.num_heads,
                 scale=self.spec.attn_scale,
                 dtype=dtype,
             )
-            mask = causal_mask(positions, keys, kind.window)
+            mask = places.visible(keys, kind.window)
             return Visibility(mask=bias.masked_fill(~mask, float("-inf")))
-        if new == 1:
-            return Visibility()
-        if not held and (kind.window is None or kind.window >= new):
+        if places.pads is None and not held and (kind.window is None or kind.window >= new):
             return Visibility(is_causal=True)
-        return Visibility(mask=causal_mask(positions, keys, kind.window))
+        return Visibility(mask=places.visible(keys, kind.window))
 
 
 class Head(nn.Module):

@@ -20,9 +20,12 @@ class Embedding(nn.Module):
 
 
 def sinusoids(positions: Tensor, width: int, dtype: torch.dtype) -> Tensor:
-    """[T,width]: sines then cosines of each position, wavelengths from 2 pi to 10000 * 2 pi."""
+    """[T,width] or [B,T,width]: sines then cosines of each position [T] or [B,T].
+
+    Wavelengths go from 2 pi to 10000 * 2 pi.
+    """
     half = width // 2
     steps = torch.arange(half, dtype=torch.float32, device=positions.device)
     frequencies = torch.exp(steps * -(math.log(10000.0) / (half - 1)))
-    angles = positions[:, None].to(torch.float32) * frequencies
+    angles = positions[..., None].to(torch.float32) * frequencies
     return torch.cat((angles.sin(), angles.cos()), -1).to(dtype)

@@ -20,11 +20,14 @@ def causal_mask(query_positions: Tensor, key_positions: Tensor, window: int | No
 def alibi_bias(
     alibi: Alibi, key_positions: Tensor, *, num_heads: int, scale: float, dtype: torch.dtype
 ) -> Tensor:
-    """Additive [H,1,S]: slope times key position; a row's constant does not change a softmax."""
+    """Additive [H,1,S] for key positions [S], or [B,H,1,S] for [B,S]: slope times position.
+
+    A query's own position would add a constant, which changes no softmax.
+    """
     slopes = torch.tensor(alibi_slopes(num_heads), device=key_positions.device)[:, None, None]
     if alibi.rounded:
         slopes = slopes.bfloat16()
-    bias = (slopes * key_positions).to(dtype)
+    bias = (slopes * key_positions[..., None, None, :]).to(dtype)
     return bias * scale if alibi.scaled else bias
 
 

@@ -20,7 +20,7 @@ from llmcli.spec import (
 # Tables grow by doubling from here, so that a long context costs few rebuilds.
 _FIRST_ROWS = 512
 
-# (x [B,H,T,D], cos, sin [T,dim]) -> x turned
+# (x [B,H,T,D], cos, sin [T,dim] or [B,1,T,dim]) -> x turned
 Rotate = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
@@ -100,7 +100,7 @@ class RotaryTable:
     def at(
         self, positions: Tensor, stop: int, regime: int, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor]:
-        """Rows [T,dim] of cos and sin for integer positions below `stop`."""
+        """cos and sin [T,dim] (or [...,T,dim]) for integer positions [T] below `stop`."""
         stale = regime != self._regime or self._cos.device != positions.device
         if stale or stop > self._cos.shape[0]:
             self._regime = regime

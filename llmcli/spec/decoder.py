@@ -179,6 +179,18 @@ class DecoderSpec:
         """Whether any layer sees only a window of keys."""
         return any(layer.window is not None for layer in self.layers)
 
+    @property
+    def can_pad(self) -> bool:
+        """Whether rows of different lengths can share a batch behind empty slots.
+
+        A recurrent state would run over these, and tables that depend on the length would be
+        those of the longest row.
+        """
+        return not any(
+            layer.mixer != "attention" or (layer.rope is not None and layer.rope.by_length)
+            for layer in self.layers
+        )
+
     def regime(self, length: int, planned: int) -> tuple[int, ...]:
         """Changes exactly when some rotary table does; see Rope.regime."""
         ropes = dict.fromkeys(layer.rope for layer in self.layers)

@@ -82,6 +82,11 @@ class Rope:
     interleaved: bool = False
     scaling: RopeScaling = None
 
+    @property
+    def by_length(self) -> bool:
+        """Whether the table depends on the length of the text."""
+        return isinstance(self.scaling, DynamicScaling | LongRopeScaling)
+
     def regime(self, length: int, planned: int) -> int:
         """A number that changes exactly when the table does.
 

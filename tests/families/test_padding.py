@@ -1,0 +1,97 @@
+"""A4: each row of a left-padded batch is its own single run, in float64, for every family."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+import torch
+from torch import Tensor
+
+from llmcli.cache import CacheKind, FullStore, KVCache, RingStore, make_cache
+from llmcli.generation.stepper import Stepper
+from llmcli.model import Decoder
+from tests.cache.poison import POISON
+from tests.families.conftest import MakeOracle
+from tests.families.rows import ROWS
+from tests.oracle import Row
+
+EXACT = 1e-9
+NEW = 10
+
+rows = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+kinds = pytest.mark.parametrize("kind", get_args(CacheKind))
+
+
+def _decoder(row: Row, oracle: MakeOracle) -> Decoder:
+    """The row's own weights in float64."""
+    loaded = oracle(row).loaded.decoder
+    parameters = ((name, one.double()) for name, one in loaded.named_parameters())
+    return Decoder.filled(loaded.spec, parameters).eval()
+
+
+def _batch(decoder: Decoder, lengths: tuple[int, ...]) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Padded prompts [B,T], their pads [B], and each row's own ids, prompt and new."""
+    generator = torch.Generator().manual_seed(3)
+    vocab, longest = decoder.spec.vocab_size, max(lengths)
+    own = {n: torch.randint(vocab, (n + NEW,), generator=generator) for n in sorted(lengths)}
+    padded = torch.randint(vocab, (len(lengths), longest), generator=generator)
+    for line, length in zip(padded, lengths, strict=True):
+        line[longest - length :] = own[length][:length]
+    return padded, longest - torch.tensor(lengths), [own[length] for length in lengths]
+
+
+def _poison_pads(cache: KVCache, pads: Tensor) -> int:
+    """Fill the slots in front of each row; returns how many there were."""
+    filled = 0
+    with torch.inference_mode():
+        for store in cache.stores:
+            assert isinstance(store, FullStore | RingStore)
+            window = store.window if isinstance(store, RingStore) else cache.length
+            for line, pad in enumerate(pads.tolist()):
+                slots = [at % window for at in range(max(0, cache.length - window), pad)]
+                for held in (store.buffer.keys, store.buffer.values):
+                    assert held is not None
+                    held[line, :, slots] = POISON
+                filled += len(slots)
+    return filled
+
+
+@torch.inference_mode()
+def _single(decoder: Decoder, ids: Tensor) -> Tensor:
+    logits: Tensor = decoder(ids[None], last_only=False)[0]
+    assert logits.dtype == torch.float64
+    return logits
+
+
+@pytest.mark.parametrize(("lengths", "chunk"), [((1, 7, 19), 1000), ((19, 1, 7), 4)], ids=str)
+@kinds
+@rows
+def test_each_row_is_its_single_run(
+    row: Row, kind: CacheKind, lengths: tuple[int, ...], chunk: int, oracle: MakeOracle
+) -> None:
+    decoder = _decoder(row, oracle)
+    if not decoder.spec.can_pad or (kind == "ring" and not decoder.spec.windowed):
+        return
+    prompts, pads, own = _batch(decoder, lengths)
+    expected = [_single(decoder, ids) for ids in own]
+    cache = make_cache(kind, decoder.spec)
+    stepper = Stepper(decoder, cache, chunk=chunk, pads=pads)
+    new = prompts
+    for step in range(NEW + 1):
+        got = stepper.feed(new)
+        assert got.isfinite().all()
+        for line, length in enumerate(lengths):
+            want = expected[line][length - 1 + step]
+            assert (got[line] - want).abs().max() <= EXACT, (step, length)
+        if step == 0 and cache is not None:
+            assert _poison_pads(cache, pads)
+        if step < NEW:
+            new = torch.stack([ids[n + step] for ids, n in zip(own, lengths, strict=True)])[:, None]
+
+
+def test_what_cannot_be_padded_is_named(oracle: MakeOracle) -> None:
+    """A state, and tables that depend on the length; nothing else."""
+    cannot = {row.name for row in ROWS if not oracle(row).loaded.spec.can_pad}
+    assert {name.split("-")[0] for name in cannot} <= {"qwen3_next", "phi3", "llama"}, cannot
+    assert "llama-rope-dynamic" in cannot
