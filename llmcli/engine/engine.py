@@ -21,6 +21,7 @@ from llmcli.engine.prompt import Prompt, PromptRequest, build_prompt
 from llmcli.engine.session import Session
 from llmcli.engine.settings import Flags, resolve_settings
 from llmcli.errors import CheckpointError, GenerationError, TemplateError, UsageError
+from llmcli.generation.explain import Recorder
 from llmcli.generation.stop import StopRule
 from llmcli.generation.strategies import StrategyOptions, make_strategy, reads
 from llmcli.text.chat_template import ChatTemplate, find_template, read_template
@@ -44,7 +45,10 @@ class LoadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateOptions:
-    """How one generation runs, apart from the prompt."""
+    """How one generation runs, apart from the prompt.
+
+    `explain` is how many candidates are kept of every stage of every choice; 0 keeps nothing.
+    """
 
     flags: Flags = field(default_factory=Flags)
     cache: CacheKind | Literal["auto"] = "auto"
@@ -52,6 +56,7 @@ class GenerateOptions:
     ignore_eos: bool = False
     show_special: bool = False
     top_logprobs: int = 0
+    explain: int = 0
 
 
 class Engine:
@@ -150,6 +155,7 @@ class Engine:
                 f"strategy {settings.strategy} does not report --logprobs above 0",
                 hint="use --logprobs 0, or another --strategy",
             )
+        recorder = Recorder(options.explain) if options.explain else None
         spec = self.loaded.spec
         session = session or self.session(options.cache)
         ending = frozenset(stop.id for stop in self.stop_ids)
@@ -167,6 +173,7 @@ class Engine:
                 settings.params,
                 StrategyOptions(
                     top_logprobs=options.top_logprobs,
+                    explain=recorder,
                     line_break_ids=self.line_break_ids,
                     sampling=settings.sampling,
                     **settings.options,
@@ -183,6 +190,7 @@ class Engine:
                 hidden=hidden_ids(self.tokenizer, ending, show_special=options.show_special),
             ),
             stop_strings=options.stop_strings,
+            recorder=recorder,
             load_seconds=self.load_seconds,
         )
 

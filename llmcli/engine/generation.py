@@ -13,6 +13,7 @@ from llmcli.cache import CacheKind
 from llmcli.engine.prompt import Prompt
 from llmcli.engine.settings import Settings
 from llmcli.engine.stats import Stats, peak_memory
+from llmcli.generation.explain import Recorder, Step
 from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
 from llmcli.generation.strategies import Strategy
@@ -42,6 +43,7 @@ class Generation:
         make_detokenizer: Callable[[], Detokenizer],
         stop_strings: Sequence[str],
         load_seconds: float,
+        recorder: Recorder | None = None,
     ) -> None:
         self.prompt = prompt
         self.settings = settings
@@ -50,6 +52,7 @@ class Generation:
         self.pieces: list[str] = []
         self.finish_reason: EndReason = "interrupted"
         self.stats = Stats(prompt_tokens=len(prompt.ids), load_seconds=load_seconds)
+        self._recorder = recorder
         self._stepper, self._strategy, self._stop = stepper, strategy, stop
         self._make_detokenizer = make_detokenizer
         self._detokenizer = make_detokenizer()
@@ -59,6 +62,11 @@ class Generation:
     @property
     def ids(self) -> list[int]:
         return [token.id for token in self.tokens]
+
+    @property
+    def explanation(self) -> list[Step] | None:
+        """How each token was chosen; None where that was not asked for."""
+        return None if self._recorder is None else self._recorder.steps[: len(self.tokens)]
 
     @property
     def text(self) -> str:

@@ -49,8 +49,8 @@ READS: Mapping[StrategyName, Row] = {
     "greedy": _row(_GUIDANCE),
     "sample": _row(_GUIDANCE, draws="always"),
     "beam": _row(
-        "constraint num_beams num_beam_groups diversity_penalty length_penalty early_stopping "
-        "num_return on_step"
+        "explain constraint num_beams num_beam_groups diversity_penalty length_penalty "
+        "early_stopping num_return on_step"
     ),
     "contrastive": _row("top_logprobs explain constraint penalty_alpha num_candidates"),
     # It cuts what is implausible, and that may be all that a constraint allows.

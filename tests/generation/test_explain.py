@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -109,7 +110,75 @@ def test_guesses_are_told() -> None:
     assert [(step.chosen, step.guess) for step in steps] == [(0, None), (0, 0), (0, 0), (0, None)]
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.name != "beam"], ids=str)
+def test_the_choice_is_followed_wherever_it_stands() -> None:
+    """Also where more candidates are likelier than are shown."""
+    steps = _explain(Case("sample"), SamplingParams(seed=3, temperature=9.0), count=1)
+    hot = torch.tensor(LOGITS).div(9).softmax(-1).tolist()
+    for step in steps:
+        model, temperature = (stage.chosen for stage in step.stages)
+        assert model is not None and temperature is not None
+        assert (model.id, temperature.id) == (step.chosen, step.chosen)
+        assert model.logit == pytest.approx(LOGITS[step.chosen], abs=1e-3)
+        assert temperature.prob == pytest.approx(hot[step.chosen], abs=1e-4)
+        assert step.rank == step.chosen + 1
+    assert len({step.chosen for step in steps}) > 1
+
+
+def test_only_contrastive_search_compares_scores() -> None:
+    (step, *_) = _explain(Case("contrastive", {"num_candidates": 2}), SamplingParams(top_k=0))
+    assert [stage.measure for stage in step.stages] == ["logits", "scores"]
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_beams_steps_are_those_of_its_own_row(groups: int) -> None:
+    decoder = random_decoder(small_spec(20), seed=3, dtype=torch.float64)
+    recorder = Recorder(3)
+    case = Case("beam", {"num_beams": 4, "num_beam_groups": groups})
+    tokens = case.run(decoder, PROMPT, stop=FREE, explain=recorder)
+    assert [step.chosen for step in recorder.steps] == [token.id for token in tokens]
+    total = 0.0
+    ids = list(PROMPT)
+    for step, token in zip(recorder.steps, tokens, strict=True):
+        with torch.inference_mode():
+            probs = decoder(torch.tensor([ids]))[0, -1].softmax(-1)
+        best = probs.topk(3)
+        (model,) = step.stages
+        assert [one.id for one in model.top] == best.indices.tolist()
+        assert [one.prob for one in model.top] == pytest.approx(best.values.tolist())
+        assert model.chosen is not None
+        assert math.log(model.chosen.prob) == pytest.approx(token.logprob)
+        assert step.rank == 1 + int((probs > probs[token.id]).sum())
+        total += token.logprob
+        assert step.beam is not None
+        assert step.beam.total == pytest.approx(total)
+        assert 1 <= step.beam.rank <= step.beam.kept <= 4 // groups
+        ids.append(token.id)
+    assert recorder.steps[-1].beam is not None
+    assert recorder.steps[-1].beam.rank == 1
+
+
+def test_a_winner_that_was_not_always_first_is_told_with_its_ranks() -> None:
+    ranks = set()
+    for seed in range(8):
+        recorder = Recorder(1)
+        decoder = random_decoder(small_spec(20), seed=seed)
+        case = Case("beam", {"num_beams": 4})
+        case.run(decoder, PROMPT, stop=FREE, explain=recorder)
+        ranks |= {step.beam.rank for step in recorder.steps if step.beam}
+    assert len(ranks) > 1
+
+
+def test_diversity_and_the_chain_are_stages_of_a_beam() -> None:
+    recorder = Recorder(3)
+    case = Case("beam", {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5})
+    decoder = random_decoder(small_spec(20), seed=3)
+    params = SamplingParams(repetition_penalty=1.2)
+    case.run(decoder, PROMPT, stop=FREE, params=params, explain=recorder)
+    names = [stage.name for stage in recorder.steps[1].stages]
+    assert names == ["model", "repetition-penalty", "diversity"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_nothing_changes_and_all_is_plain_data(case: Case) -> None:
     spec = small_spec(20)
     decoder = random_decoder(replace(spec, layers=spec.layers * 2), seed=1, dtype=torch.float64)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from llmcli.generation.ancestry import Ancestry
 from llmcli.generation.explain import run_chain
 from llmcli.generation.finite import check_finite
 from llmcli.generation.outcome import Beam, Hypothesis, Outcome
@@ -29,6 +30,7 @@ class _Group:
 
     beams: list[Beam]
     finished: list[Hypothesis]
+    number: int
     done: bool = False
 
 
@@ -44,11 +46,14 @@ class BeamSearch:
     def __init__(self, params: SamplingParams, options: StrategyOptions) -> None:
         self._params = params
         self._options = options
+        self._ancestry: Ancestry | None = None
         self.outcome = Outcome()
 
     def run(self, stepper: Stepper, prompt_ids: Sequence[int], stop: StopRule) -> Iterator[Token]:
         if stop.budget < 1:
             return
+        if self._options.explain is not None:
+            self._ancestry = Ancestry(self._options.explain)
         self._chain = make_processors(
             self._params,
             sampling=False,
@@ -59,7 +64,7 @@ class BeamSearch:
                 self._options.constraint,
             ),
         )
-        groups = [_Group([Beam()], []) for _ in range(self._options.num_beam_groups)]
+        groups = [_Group([Beam()], [], at) for at in range(self._options.num_beam_groups)]
         device = stepper.decoder.device
         new = torch.tensor([prompt_ids], dtype=torch.long, device=device)
         logits = stepper.feed(new)
@@ -84,7 +89,10 @@ class BeamSearch:
         self, groups: list[_Group], logits: Tensor, ids: Tensor, stop: StopRule, produced: int
     ) -> list[int]:
         """One step of every group; the rows of the batch that the kept beams go on from."""
-        shaped = run_chain(self._chain, ids, logits)
+        ancestry = self._ancestry
+        if ancestry is not None:
+            ancestry.begin([(one.number, beam.ids) for one in groups for beam in one.beams], logits)
+        shaped = run_chain(self._chain, ids, logits, ancestry)
         scores, own = shaped.log_softmax(-1), logits.log_softmax(-1)
         parents: list[int] = []
         first = 0
@@ -96,6 +104,8 @@ class BeamSearch:
                 group.beams = []
                 continue
             penalised = scores[rows] - self._options.diversity_penalty * chosen
+            if ancestry is not None and self._options.diversity_penalty:
+                ancestry.stage("diversity", penalised, rows.start)
             kept = self._step(group, penalised, own[rows], stop, produced)
             parents += [rows.start + row for row in kept]
             for beam in group.beams:
@@ -122,6 +132,8 @@ class BeamSearch:
             parent = group.beams[row]
             logprob = own[row, id_].item()
             beam = Beam((*parent.ids, id_), (*parent.logprobs, logprob), total)
+            if self._ancestry is not None:
+                self._ancestry.keep((group.number, beam.ids), total)
             if id_ in stop.stop_ids:
                 self._finish(group, beam, "stop")
             else:
@@ -161,6 +173,10 @@ class BeamSearch:
         every = [one for group in groups for one in group.finished]
         every.sort(key=lambda one: -one.score)
         self.outcome.hypotheses = every[: self._options.num_return]
+        if self._ancestry is not None:
+            best = every[0]
+            (number,) = [g.number for g in groups if any(one is best for one in g.finished)]
+            self._ancestry.tell((number, best.beam.ids))
 
     def _repeat(self, stepper: Stepper, count: int) -> None:
         if count > 1:

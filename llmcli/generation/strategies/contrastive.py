@@ -75,8 +75,8 @@ class Contrastive:
             token = scored(own, ids[best], stepper, step=produced, top=self._options.top_logprobs)
             if recorder is not None:
                 spread = torch.full_like(own, float("-inf"))
-                # Scores stand where logits stand in other stages.
-                recorder.stage("contrast", spread.index_copy(-1, ids, scores[None]))
+                spread = spread.index_copy(-1, ids, scores[None])
+                recorder.stage("contrast", spread, "scores")
                 recorder.finish(token.id)
             reason = stop.reason(token.id, produced)
             yield replace(token, finish_reason=reason) if reason else token
