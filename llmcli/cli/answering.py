@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from llmcli.cli import interrupts, report, terminal
+from llmcli.cli.explaining import tell_steps
 from llmcli.cli.running import Request, Run, start
 from llmcli.errors import UsageError
 
@@ -40,8 +41,11 @@ def answer(request: Request, read_prompt: Callable[[], str], show: Show) -> int:
     code = _stream(run, None if show.json else output, echo=show.echo)
     if show.json:
         terminal.print_json(report.as_json(run))
-    elif request.logprobs is not None:
-        _tell(report.logprob_lines(run))
+    else:
+        if request.logprobs is not None:
+            _tell(report.logprob_lines(run))
+        if (steps := run.generation.explanation) is not None:
+            tell_steps(steps, run.engine.tokenizer.token_text)
     if show.verbose:
         _tell(report.statistics_lines(run))
     return code

@@ -5,6 +5,7 @@ from __future__ import annotations
 from llmcli.cli import options
 from llmcli.cli.bundles import unbundled
 from llmcli.cli.decoding import Decoding
+from llmcli.cli.explaining import Explaining
 
 
 @unbundled
@@ -20,6 +21,7 @@ def generate(
     raw_output: options.RawOutput = False,
     json: options.Json = False,
     logprobs: options.Logprobs = None,
+    explaining: Explaining,
     verbose: options.Verbose = False,
     debug: options.Debug = False,  # noqa: ARG001
     version: options.Version = False,  # noqa: ARG001
@@ -40,5 +42,6 @@ def generate(
         prompting=prompting,
         ending=ending,
         logprobs=logprobs,
+        explain=explaining.count(),
     )
     return answer(request, lambda: read_prompt(prompt, file), show)

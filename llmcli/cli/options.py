@@ -42,7 +42,7 @@ def _show_version(value: bool) -> None:
         raise typer.Exit
 
 
-def _flag(*names: str, help: str, panel: str | None = None) -> object:  # noqa: A002
+def flag(*names: str, help: str, panel: str | None = None) -> object:  # noqa: A002
     return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False)
 
 
@@ -134,7 +134,7 @@ PromptFile = Annotated[
 ]
 Raw = Annotated[
     bool,
-    _flag("--raw", help="Continue the text as it is, without the chat template.", panel=PROMPT),
+    flag("--raw", help="Continue the text as it is, without the chat template.", panel=PROMPT),
 ]
 System = Annotated[
     str | None,
@@ -157,7 +157,7 @@ Template = Annotated[
 ]
 Bos = Annotated[
     bool | None,
-    _flag(
+    flag(
         "--bos/--no-bos",
         help="Begin a raw prompt with the BOS token, or not [default: as its tokenizer does].",
         panel=PROMPT,
@@ -165,7 +165,7 @@ Bos = Annotated[
 ]
 ParseSpecial = Annotated[
     bool,
-    _flag(
+    flag(
         "--parse-special",
         help="Read control tokens typed in a raw prompt as such, not as text.",
         panel=PROMPT,
@@ -195,7 +195,7 @@ Stop = Annotated[
 ]
 IgnoreEos = Annotated[
     bool,
-    _flag("--ignore-eos", help="Go on past the checkpoint's own end tokens.", panel=LENGTH),
+    flag("--ignore-eos", help="Go on past the checkpoint's own end tokens.", panel=LENGTH),
 ]
 
 Strategy = Annotated[
@@ -313,7 +313,7 @@ Threads = Annotated[
 ]
 KvCache = Annotated[
     bool | None,
-    _flag(
+    flag(
         "--kv-cache/--no-kv-cache",
         help="Keep keys and values, or compute them anew for each token [default: keep].",
         panel=MACHINE,
@@ -332,16 +332,16 @@ Cache = Annotated[
     ),
 ]
 
-Echo = Annotated[bool, _flag("--echo", help="Print the prompt before the answer.", panel=OUTPUT)]
+Echo = Annotated[bool, flag("--echo", help="Print the prompt before the answer.", panel=OUTPUT)]
 ShowSpecial = Annotated[
     bool,
-    _flag("--show-special", help="Show special tokens, except end tokens.", panel=OUTPUT),
+    flag("--show-special", help="Show special tokens, except end tokens.", panel=OUTPUT),
 ]
 RawOutput = Annotated[
     bool,
-    _flag("--raw-output", help="Let control codes reach the terminal.", panel=OUTPUT),
+    flag("--raw-output", help="Let control codes reach the terminal.", panel=OUTPUT),
 ]
-Json = Annotated[bool, _flag("--json", help="Print JSON instead of text.", panel=OUTPUT)]
+Json = Annotated[bool, flag("--json", help="Print JSON instead of text.", panel=OUTPUT)]
 Logprobs = Annotated[
     int | None,
     value_option(
@@ -354,14 +354,14 @@ Logprobs = Annotated[
 ]
 Verbose = Annotated[
     bool,
-    _flag(
+    flag(
         "--verbose",
         "-v",
         help="Tell on stderr what is used and why, and statistics.",
         panel=OUTPUT,
     ),
 ]
-Debug = Annotated[bool, _flag("--debug", help="Show the traceback of an error.")]
+Debug = Annotated[bool, flag("--debug", help="Show the traceback of an error.")]
 Version = Annotated[
     bool,
     typer.Option(
@@ -395,7 +395,7 @@ PullName = Annotated[
 Revision = Annotated[
     str | None, value_option("--revision", metavar="REV", help="A hub branch, tag or commit.")
 ]
-Force = Annotated[bool, _flag("--force", help="Fetch it again although it is here.")]
+Force = Annotated[bool, flag("--force", help="Fetch it again although it is here.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

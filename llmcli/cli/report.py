@@ -11,6 +11,7 @@ from typing import Any
 
 from llmcli import __version__
 from llmcli.acquire.resolve import VARIABLE
+from llmcli.cli.explaining import steps_as_json
 from llmcli.cli.running import Run
 
 
@@ -86,6 +87,8 @@ def as_json(run: Run) -> dict[str, Any]:
             [{"id": id_, "token": name(id_), "logprob": logprob} for id_, logprob in token.top]
             for token in generation.tokens
         ]
+    if generation.explanation is not None:
+        result["explain"] = steps_as_json(generation.explanation, name)
     return result
 
 

@@ -31,6 +31,7 @@ class Request:
     prompting: Prompting
     ending: Ending
     logprobs: int | None
+    explain: int = 0
 
     def __post_init__(self) -> None:
         check_flags(self.flags)
@@ -154,6 +155,7 @@ def start(request: Request, text: str) -> Run:
             ignore_eos=ending.ignore_eos,
             show_special=ending.show_special,
             top_logprobs=request.logprobs or 0,
+            explain=request.explain,
         ),
         on_prefill=prefill,
     )

@@ -98,9 +98,10 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     answer.end()
 
 
-def note(line: str = "") -> None:
-    """One line on stderr: a notice, a warning, a statistic."""
-    _stderr(visible_line(line) + "\n")
+def note(line: str = "", *, style: str = "") -> None:
+    """One line on stderr: a notice, a warning, a statistic; in an ANSI style where that shows."""
+    text = visible_line(line)
+    _stderr((paint(text, style) if style else text) + "\n")
 
 
 def show(text: str) -> None:
@@ -130,6 +131,30 @@ def shows_colour() -> bool:
 def draws() -> bool:
     """stderr is a terminal that can move its cursor, so that a bar can be drawn over."""
     return is_terminal(sys.stderr) and os.environ.get("TERM") not in ("dumb", "")
+
+
+def width(stream: TextIO | None) -> int | None:
+    """Columns of a terminal, $COLUMNS first; None where the stream is no terminal."""
+    if stream is None or not is_terminal(stream):
+        return None
+    with contextlib.suppress(ValueError):
+        asked = int(os.environ.get("COLUMNS", "0"))
+        if asked > 0:
+            return asked
+    with contextlib.suppress(OSError, ValueError):
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    return 80
+
+
+def encodes(stream: TextIO | None, signs: str) -> bool:
+    """Whether the stream can show these signs; a dumb terminal is taken to know ASCII alone."""
+    if stream is None or (is_terminal(stream) and os.environ.get("TERM") in ("dumb", "")):
+        return False
+    try:
+        signs.encode(_encoding(stream))
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def restore() -> None:

@@ -116,7 +116,8 @@ def test_the_choice_is_followed_wherever_it_stands() -> None:
     hot = torch.tensor(LOGITS).div(9).softmax(-1).tolist()
     for step in steps:
         model, temperature = (stage.chosen for stage in step.stages)
-        assert model is not None and temperature is not None
+        assert model is not None
+        assert temperature is not None
         assert (model.id, temperature.id) == (step.chosen, step.chosen)
         assert model.logit == pytest.approx(LOGITS[step.chosen], abs=1e-3)
         assert temperature.prob == pytest.approx(hot[step.chosen], abs=1e-4)
