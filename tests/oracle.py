@@ -57,7 +57,7 @@ class Row:
     attention: str = "eager"
 
     def model_type(self) -> str:
-        with _validation(on=self.validated):
+        with validation(on=self.validated):
             return str(self.config().model_type)
 
 
@@ -106,7 +106,7 @@ class Oracle:
 def build(row: Row, folder: Path) -> Oracle:
     """Make, randomise and save the checkpoint of a row."""
     seed = zlib.crc32(row.name.encode())
-    with _validation(on=row.validated):
+    with validation(on=row.validated):
         config = row.config()
         # Generation must end by length alone.
         config.bos_token_id = config.eos_token_id = config.pad_token_id = None
@@ -177,5 +177,5 @@ def assert_close(ours: Tensor, theirs: Tensor, *, tolerance: float = TOLERANCE) 
     assert worst <= allowed, f"logits differ by {worst:.2e}, allowed {allowed:.2e}"
 
 
-def _validation(*, on: bool) -> AbstractContextManager[Any]:
+def validation(*, on: bool) -> AbstractContextManager[Any]:
     return nullcontext() if on else mock.patch.object(LlamaConfig, "__class_validators__", [])

@@ -67,6 +67,30 @@ class Asked:
     layer: Annotated[
         int | None, whole_option("--layer", "N", "One layer only, counted from 0.", SHOWN)
     ] = None
+    depth: Annotated[
+        int | None, whole_option("--depth", "N", "Modules down to depth N only.", SHOWN)
+    ] = None
+    search: Annotated[
+        str | None,
+        value_option(
+            "--search", metavar="TEXT", help="Modules with TEXT in a name only.", panel=SHOWN
+        ),
+    ] = None
+    context: Annotated[
+        list[int] | None,
+        whole_option(
+            "--context", "N", "Sizes for a text of N tokens; may be given several times.", SHOWN
+        ),
+    ] = None
+    length: Annotated[
+        int | None, whole_option("--length", "N", "Draw N tokens [default: 12].", SHOWN)
+    ] = None
+    values: Annotated[
+        bool,
+        options.flag(
+            "--values", help="Read every weight too, and look for non-finite ones.", panel=SHOWN
+        ),
+    ] = False
 
 
 def refuse_unread(views: Sequence[View], *bundles: object, **single: object) -> None:

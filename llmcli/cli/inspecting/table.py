@@ -37,6 +37,10 @@ def _view(name: str, needs: Need, text: str, reads: str = "") -> View:
 
 VIEWS: tuple[View, ...] = (
     _view("summary", "config", "family, sizes, kinds of parts, bytes, origin and licence"),
+    _view("tree", "config", "modules with shapes and stored names", "layer depth search"),
+    _view("params", "config", "how many parameters lie where"),
+    _view("cache", "config", "what keys and values cost", "context dtype"),
+    _view("masks", "config", "which key each query sees", "layer length"),
 )
 
 DEFAULT = "summary"

@@ -1,0 +1,187 @@
+"""The cache view: what keys and values cost, and what other designs of the same size would.
+
+Must not know torch: the sizes are those of cache/, which a test compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from llmcli.insight.facts import Facts
+from llmcli.insight.ranges import alike, written
+from llmcli.spec import DecoderSpec, LayerSpec
+
+# How cache/buffer.py grows; tested.
+GROWTH_STEP = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerCache:
+    """Layers of one kind. `holds` is the most tokens that a layer keeps (None: all).
+
+    `bytes_per_token` is what one more token adds in one layer; `state_bytes` what a layer keeps
+    whatever the length. At each context: tokens that one layer has room for, and bytes of all.
+    """
+
+    layers: str
+    number: int
+    kind: str
+    holds: int | None
+    bytes_per_token: int
+    state_bytes: int
+    capacity: tuple[int, ...]
+    bytes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """A way of sharing keys and values, and its bytes at each context, for all layers."""
+
+    name: str
+    bytes_per_token: int
+    bytes: tuple[int, ...]
+    this: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheSizes:
+    """`bytes_per_element` is 2 for 16-bit keys and values. Bytes are of exactly the tokens;
+    `allocated` is what the cache takes as it grows in steps."""
+
+    name: str
+    bytes_per_element: int
+    context: int
+    contexts: tuple[int, ...]
+    layers: tuple[LayerCache, ...]
+    bytes_per_token: int
+    total: tuple[int, ...]
+    allocated: tuple[int, ...]
+    designs: tuple[Design, ...]
+
+
+def default_contexts(spec: DecoderSpec) -> tuple[int, ...]:
+    """A short text, a long one and the longest."""
+    return tuple(sorted({min(n, spec.context) for n in (1024, 8192, spec.context)}))
+
+
+def cache_sizes(facts: Facts, *, contexts: Sequence[int], element: int) -> CacheSizes:
+    """`contexts` are lengths in tokens, `element` the bytes of one number."""
+    spec = facts.spec
+    groups = alike((one.mixer, one.window) for one in spec.layers)
+    layers = tuple(
+        _layer_cache(spec, spec.layers[indices[0]], indices, contexts, element)
+        for indices in groups.values()
+    )
+    return CacheSizes(
+        name=facts.name,
+        bytes_per_element=element,
+        context=spec.context,
+        contexts=tuple(contexts),
+        layers=layers,
+        bytes_per_token=sum(one.bytes_per_token * one.number for one in layers),
+        total=tuple(cache_bytes(spec, length, element) for length in contexts),
+        allocated=tuple(
+            sum(layer_bytes(spec, one, _room(one, length), element) for one in spec.layers)
+            for length in contexts
+        ),
+        designs=tuple(_designs(spec, contexts, element)),
+    )
+
+
+def cache_bytes(spec: DecoderSpec, length: int, element: int) -> int:
+    """Bytes of the keys, values and states that `length` tokens leave behind."""
+    return sum(layer_bytes(spec, layer, length, element) for layer in spec.layers)
+
+
+def layer_bytes(spec: DecoderSpec, layer: LayerSpec, length: int, element: int) -> int:
+    """The same for one layer; a windowed one keeps no more than its window."""
+    if layer.mixer == "gated_delta":
+        return _state_bytes(spec, element) if length else 0
+    held = length if layer.window is None else min(length, layer.window)
+    return held * _token_bytes(spec, element)
+
+
+def _token_bytes(spec: DecoderSpec, element: int) -> int:
+    """Keys and values of one token in one layer; latent attention keeps its heads' whole."""
+    if spec.latent is not None:
+        one = spec.latent
+        return spec.num_heads * (one.nope_dim + one.rope_dim + one.value_dim) * element
+    return 2 * spec.num_kv_heads * spec.head_dim * element
+
+
+def _state_bytes(spec: DecoderSpec, element: int) -> int:
+    """Matrices of the heads, which are float32 at least, and the convolution's last inputs."""
+    one = spec.linear
+    assert one is not None
+    keys, values = one.num_key_heads * one.key_dim, one.num_value_heads * one.value_dim
+    matrices = one.num_value_heads * one.key_dim * one.value_dim * max(element, 4)
+    return matrices + (one.conv_kernel - 1) * (2 * keys + values) * element
+
+
+def _room(layer: LayerSpec, length: int) -> int:
+    """Tokens that a store of this layer has room for once it holds `length`."""
+    room = -(-length // GROWTH_STEP) * GROWTH_STEP
+    return room if layer.window is None else min(room, layer.window)
+
+
+def _layer_cache(
+    spec: DecoderSpec,
+    layer: LayerSpec,
+    indices: tuple[int, ...],
+    contexts: Sequence[int],
+    element: int,
+) -> LayerCache:
+    state = layer.mixer == "gated_delta"
+    kind = "state" if state else "all keys" if layer.window is None else "window"
+    return LayerCache(
+        layers=written(indices),
+        number=len(indices),
+        kind=kind,
+        holds=0 if state else layer.window,
+        bytes_per_token=0 if state else _token_bytes(spec, element),
+        state_bytes=_state_bytes(spec, element) if state else 0,
+        capacity=tuple(0 if state else _room(layer, length) for length in contexts),
+        bytes=tuple(len(indices) * layer_bytes(spec, layer, n, element) for n in contexts),
+    )
+
+
+def _designs(spec: DecoderSpec, contexts: Sequence[int], element: int) -> list[Design]:
+    """This decoder beside the same one with other sharing, and without its windows."""
+    bare = replace(spec, layers=tuple(replace(one, window=None) for one in spec.layers))
+    found = [_design("this decoder", spec, contexts, element, this=True)]
+    if spec.windowed:
+        found.append(_design("the same without its windows", bare, contexts, element))
+    if spec.latent is not None:
+        width = (spec.latent.kv_rank + spec.latent.rope_dim) * element
+        number = sum(one.mixer == "attention" for one in spec.layers)
+        found.append(
+            Design(
+                name="the latents alone (MLA as published)",
+                bytes_per_token=number * width,
+                bytes=tuple(number * width * length for length in contexts),
+            )
+        )
+        return found
+    for name, heads in (
+        (f"MHA, {spec.num_heads} heads of keys and values", spec.num_heads),
+        (f"GQA, {spec.num_kv_heads} heads", spec.num_kv_heads),
+        ("MQA, one head", 1),
+    ):
+        if name.startswith("GQA") and heads in (1, spec.num_heads):
+            continue
+        other = replace(bare, num_kv_heads=heads)
+        found.append(_design(f"{name}, no window", other, contexts, element))
+    return found
+
+
+def _design(
+    name: str, spec: DecoderSpec, contexts: Sequence[int], element: int, *, this: bool = False
+) -> Design:
+    number = sum(one.mixer == "attention" for one in spec.layers)
+    return Design(
+        name=name,
+        bytes_per_token=number * _token_bytes(spec, element),
+        bytes=tuple(cache_bytes(spec, length, element) for length in contexts),
+        this=this,
+    )
