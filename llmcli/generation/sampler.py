@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from llmcli.generation.explain import Recorder
+from llmcli.generation.params import SamplingParams
 
 
 class Sampler:
@@ -64,6 +65,13 @@ class Mirostat(Sampler):
         surprise = -kept.log_softmax(-1).gather(-1, chosen[:, None]).item() / math.log(2)
         self.bar -= self._eta * (surprise - self._tau)
         return chosen
+
+
+def make_sampler(params: SamplingParams, recorder: Recorder | None = None) -> Sampler:
+    """The sampler that the parameters ask for, with their seed."""
+    if tau := params.mirostat_tau:
+        return Mirostat(params.seed, recorder, tau=tau, eta=params.mirostat_eta)
+    return Sampler(params.seed, recorder)
 
 
 def invert(logits: Tensor, uniform: Tensor) -> Tensor:

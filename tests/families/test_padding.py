@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from llmcli.cache import CacheKind, FullStore, KVCache, RingStore, make_cache
+from llmcli.cache import LOSSY, CacheKind, FullStore, KVCache, RingStore, make_cache
 from llmcli.generation.stepper import Stepper
 from llmcli.model import Decoder
 from tests.cache.poison import POISON
@@ -20,7 +20,10 @@ EXACT = 1e-9
 NEW = 10
 
 rows = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-kinds = pytest.mark.parametrize("kind", get_args(CacheKind))
+# A lossy cache packs by slot, so that padding moves what is packed when.
+kinds = pytest.mark.parametrize("kind", [kind for kind in get_args(CacheKind) if kind not in LOSSY])
+# On rows of each family that stand for the others.
+FEWER: tuple[CacheKind, ...] = ("static", "offloaded")
 
 
 def _decoder(row: Row, oracle: MakeOracle) -> Decoder:
@@ -71,7 +74,10 @@ def test_each_row_is_its_single_run(
     row: Row, kind: CacheKind, lengths: tuple[int, ...], chunk: int, oracle: MakeOracle
 ) -> None:
     decoder = _decoder(row, oracle)
-    if not decoder.spec.can_pad or (kind == "ring" and not decoder.spec.windowed):
+    spec = decoder.spec
+    if not spec.can_pad or (kind == "ring" and not spec.windowed):
+        return
+    if kind in FEWER and not row.bfloat16:
         return
     prompts, pads, own = _batch(decoder, lengths)
     expected = [_single(decoder, ids) for ids in own]

@@ -13,7 +13,7 @@ from llmcli.generation.explain import run_chain
 from llmcli.generation.outcome import Outcome
 from llmcli.generation.params import SamplingParams
 from llmcli.generation.processors import Surroundings, make_processors
-from llmcli.generation.sampler import Mirostat, Sampler
+from llmcli.generation.sampler import make_sampler
 from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
 from llmcli.generation.strategies.base import StrategyOptions
@@ -105,12 +105,9 @@ class Sequential:
 
     def _make_pick(self) -> tuple[Pick, torch.Generator | None]:
         """How ids are picked, and the generator that the chain may draw from."""
-        params = self._params
         if not self._sampling:
             return _best, None
-        sampler = Sampler(params.seed, recorder := self._options.explain)
-        if tau := params.mirostat_tau:
-            sampler = Mirostat(params.seed, recorder, tau=tau, eta=params.mirostat_eta)
+        sampler = make_sampler(self._params, self._options.explain)
         return sampler.draw, sampler.generator
 
 
