@@ -208,10 +208,18 @@ class Head(nn.Module):
         self.softcap = spec.logit_softcap
 
     def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
-        weight = embedding if self.weight is None else self.weight
-        logits = nn.functional.linear(x, weight, self.bias)
-        if self.scale != 1:
-            logits = logits * self.scale
+        logits = self.uncapped(x, embedding)
         if self.softcap is not None:
             logits = torch.tanh(logits / self.softcap) * self.softcap
         return logits
+
+    def uncapped(self, x: Tensor, embedding: Tensor) -> Tensor:
+        """Logits [...,V] as they are before a soft cap."""
+        weight = embedding if self.weight is None else self.weight
+        logits = nn.functional.linear(x, weight, self.bias)
+        return logits if self.scale == 1 else logits * self.scale
+
+    def row(self, token: int, embedding: Tensor) -> tuple[Tensor, Tensor | None]:
+        """What reads a token's logit from x, before the scale: a row, and its bias if any."""
+        weight = embedding if self.weight is None else self.weight
+        return weight[token], None if self.bias is None else self.bias[token]
