@@ -151,6 +151,18 @@ class Tokenizer:
             return "".join(f"<0x{byte:02X}>" for byte in piece_bytes(piece))
         return text
 
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes of one id in the middle of a text; none of an id with no entry."""
+        piece = self.piece(token)
+        if piece is None:
+            return b""
+        if token not in self.added_tokens:
+            if BYTE_PIECE.fullmatch(piece):
+                return bytes([int(piece[3:-1], 16)])
+            if "ByteLevel" in decoder_kinds(self._backend.decoder):
+                return piece_bytes(piece)
+        return self.token_text(token).encode("utf-8")
+
     def token_id(self, text: str) -> int | None:
         """The id whose vocabulary spelling is exactly `text`."""
         return self._backend.token_to_id(text)
