@@ -17,17 +17,16 @@ from llmcli.checkpoint.directory import ModelDir
 from llmcli.engine.device import DtypeName
 from llmcli.engine.generation import Generation
 from llmcli.engine.load import Loaded, OnProgress, load_decoder
-from llmcli.engine.prompt import Prompt, PromptRequest, build_prompt
+from llmcli.engine.prompt import Prompt, PromptRequest
+from llmcli.engine.reader import Reader
 from llmcli.engine.session import Session
 from llmcli.engine.settings import Flags, resolve_settings
-from llmcli.errors import CheckpointError, GenerationError, TemplateError, UsageError
+from llmcli.errors import CheckpointError, UsageError
 from llmcli.generation.explain import Recorder
 from llmcli.generation.stop import StopRule
 from llmcli.generation.strategies import StrategyOptions, make_strategy, reads
-from llmcli.text.chat_template import ChatTemplate, find_template, read_template
 from llmcli.text.detokenizer import Detokenizer, hidden_ids
 from llmcli.text.stop_ids import StopId, collect_stop_ids
-from llmcli.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +67,8 @@ class Engine:
         """Reads the small files first, so that a fault in one of them does not cost a load."""
         self.directory = directory
         self.defaults = directory.generation_config()
-        self.tokenizer = Tokenizer.load(directory.path)
-        if template is None:
-            self.template, self._template_error = _template(directory.path)
-        else:
-            self.template, self._template_error = _given_template(template), None
+        self.reader = Reader(directory.path, template=template)
+        self.tokenizer, self.template = self.reader.tokenizer, self.reader.template
         start = time.perf_counter()
         self.loaded = load()
         self.load_seconds = time.perf_counter() - start
@@ -110,17 +106,7 @@ class Engine:
 
     def prompt(self, request: PromptRequest) -> Prompt:
         """The prompt's ids, checked against the context."""
-        if self._template_error is not None and request.mode != "raw":
-            raise self._template_error
-        prompt = build_prompt(request, self.tokenizer, self.template)
-        context = self.loaded.spec.context
-        if len(prompt.ids) >= context:
-            raise GenerationError(
-                f"the prompt has {len(prompt.ids)} tokens; the context holds {context}, "
-                "and one is needed for the answer",
-                hint=f"shorten the prompt by at least {len(prompt.ids) - context + 1} tokens",
-            )
-        return prompt
+        return self.reader.prompt(request, context=self.loaded.spec.context)
 
     def session(self, cache: CacheKind | Literal["auto"] = "auto") -> Session:
         """A cache to begin generations from, each reusing what it shares with the last.
@@ -201,22 +187,3 @@ class Engine:
                 f"the tokenizer has ids up to {highest - 1}, the embedding only {rows} rows",
                 hint="tokenizer and weights are of different models; fetch both again",
             )
-
-
-def _given_template(path: Path) -> ChatTemplate:
-    """A file that the user names: what is wrong with it is an error at once."""
-    source = read_template(path)
-    if not source.text.strip():
-        raise TemplateError(
-            f"{path} is empty, not a chat template", hint="give a jinja file that holds one"
-        )
-    return ChatTemplate(source)
-
-
-def _template(folder: Path) -> tuple[ChatTemplate | None, TemplateError | None]:
-    """The template, or what is wrong with it: raw text does not need it."""
-    try:
-        source = find_template(folder)
-        return (ChatTemplate(source) if source else None), None
-    except TemplateError as error:
-        return None, error

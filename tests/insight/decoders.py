@@ -12,7 +12,7 @@ from llmcli.families import read_spec
 from llmcli.model import Decoder
 from llmcli.spec import DecoderSpec
 from tests.families.rows import ROWS
-from tests.oracle import Row, _validation
+from tests.oracle import Row, validation
 from tests.tiny import random_decoder
 
 TOKENS = 21
@@ -21,7 +21,7 @@ TOKENS = 21
 @cache
 def spec_of(row: Row) -> DecoderSpec:
     """Read from the row's config as it would be saved."""
-    with _validation(on=row.validated):
+    with validation(on=row.validated):
         config = json.loads(row.config().to_json_string(use_diff=False))
     return read_spec(config)[1]
 

@@ -1,0 +1,56 @@
+"""Reader: how a checkpoint reads a prompt, from its small files alone. Must not import torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from llmcli.engine.prompt import Prompt, PromptRequest, build_prompt
+from llmcli.errors import GenerationError, TemplateError
+from llmcli.text.chat_template import ChatTemplate, find_template, read_template
+from llmcli.text.tokenizer import Tokenizer
+
+
+class Reader:
+    """Tokenizer and chat template; `template` is a file to use in place of the folder's own."""
+
+    def __init__(self, folder: Path, *, template: Path | None = None) -> None:
+        """Raises LlmcliError; what is wrong with the folder's own template waits for its use."""
+        self.tokenizer = Tokenizer.load(folder)
+        self._error: TemplateError | None = None
+        self.template: ChatTemplate | None
+        if template is None:
+            self.template, self._error = _own_template(folder)
+        else:
+            self.template = _given_template(template)
+
+    def prompt(self, request: PromptRequest, *, context: int) -> Prompt:
+        """The prompt's ids, checked against the context."""
+        if self._error is not None and request.mode != "raw":
+            raise self._error
+        prompt = build_prompt(request, self.tokenizer, self.template)
+        if len(prompt.ids) >= context:
+            raise GenerationError(
+                f"the prompt has {len(prompt.ids)} tokens; the context holds {context}, "
+                "and one is needed for the answer",
+                hint=f"shorten the prompt by at least {len(prompt.ids) - context + 1} tokens",
+            )
+        return prompt
+
+
+def _given_template(path: Path) -> ChatTemplate:
+    """A file that the user names: what is wrong with it is an error at once."""
+    source = read_template(path)
+    if not source.text.strip():
+        raise TemplateError(
+            f"{path} is empty, not a chat template", hint="give a jinja file that holds one"
+        )
+    return ChatTemplate(source)
+
+
+def _own_template(folder: Path) -> tuple[ChatTemplate | None, TemplateError | None]:
+    """The template, or what is wrong with it: raw text does not need it."""
+    try:
+        source = find_template(folder)
+        return (ChatTemplate(source) if source else None), None
+    except TemplateError as error:
+        return None, error
