@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from llmcli.errors import UsageError
-from llmcli.generation.explain import Recorder, run_chain
+from llmcli.generation.explain import Recorder, Stage, run_chain
 from llmcli.generation.params import SamplingParams
-from llmcli.generation.processors import Surroundings, make_processors
-from llmcli.generation.reads import StrategyName, reads
+from llmcli.generation.processors import make_processors
+from llmcli.generation.reads import StrategyName
 from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
 from llmcli.generation.strategies import StrategyOptions, make_strategy
 from llmcli.model import Decoder
 
+# Candidates followed through the stages, of which the likeliest are shown.
+_TAKEN_DOWN = 200
 # What each setting does alone to the model's own distribution.
 _ALONE: tuple[tuple[str, SamplingParams], ...] = (
     ("temperature 0.5", SamplingParams(temperature=0.5)),
@@ -35,22 +35,29 @@ _ALONE: tuple[tuple[str, SamplingParams], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A token with its logit; `probs` go with the stages, and `alone` with single settings."""
+    """A token with its logit; `values` go with the stages, and `alone` with single settings.
+
+    A value is a probability, 0 of a token that was cut, or the stage's own score. None stands for
+    what is smaller than all that was taken down.
+    """
 
     id: int
     token: str
     logit: float
-    probs: tuple[float, ...]
+    values: tuple[float | None, ...]
     alone: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """A distribution: how many tokens are still possible, and its entropy in bits."""
+class Shaped:
+    """A distribution: how many tokens are still possible, and its entropy in bits.
+
+    The entropy is None where the stage has scores in place of probabilities.
+    """
 
     name: str
     left: int
-    entropy_bits: float
+    entropy_bits: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +70,8 @@ class NextToken:
 
     strategy: str
     candidates: tuple[Candidate, ...]
-    stages: tuple[Stage, ...]
-    alone: tuple[Stage, ...]
+    stages: tuple[Shaped, ...]
+    alone: tuple[Shaped, ...]
     chosen: int
     chosen_token: str
     draws: tuple[float, ...]
@@ -90,85 +97,68 @@ def next_token(
     count: int,
     name: Callable[[int], str],
 ) -> NextToken:
-    """After `ids`, with the `count` likeliest candidates of the model; `name` gives their text.
-
-    Raises UsageError for a strategy that does not choose one token at a time.
-    """
-    if "explain" not in reads(choosing.strategy):
-        raise UsageError(
-            f"strategy {choosing.strategy} chooses whole texts, not one token at a time",
-            hint="use another --strategy with this view",
-        )
-    watch = _Watch(count)
+    """After `ids`, with the `count` likeliest candidates of the model; `name` gives their text."""
+    recorder = Recorder(max(count, _TAKEN_DOWN))
     strategy = make_strategy(
         choosing.strategy,
         choosing.params,
         StrategyOptions(
-            explain=watch,
+            explain=recorder,
             line_break_ids=choosing.line_break_ids,
             sampling=choosing.sampling,
             **choosing.options,
         ),
     )
-    stepper = Stepper(decoder, None)
-    next(strategy.run(stepper, ids, StopRule(frozenset(choosing.stop_ids), 1, 1)))
-    step = watch.steps[0]
-    seen = watch.seen[: len(step.stages)]
-    alone = [_alone(label, params, watch.logits, stepper.ids, watch) for label, params in _ALONE]
+    stop = StopRule(frozenset(choosing.stop_ids), 1, 1)
+    list(strategy.run(Stepper(decoder, None), ids, stop))
+    step = recorder.steps[0]
+    best = step.stages[0].top[:count]
+    alone = _alone(decoder, ids, [one.id for one in best])
     return NextToken(
         strategy=choosing.strategy,
         candidates=tuple(
             Candidate(
-                id=id_,
-                token=name(id_),
-                logit=float(watch.logits[0, id_]),
-                probs=tuple(probs[at] for _, probs in seen),
+                id=one.id,
+                token=name(one.id),
+                logit=one.logit,
+                values=tuple(_value(stage, one.id) for stage in step.stages),
                 alone=tuple(probs[at] for _, probs in alone),
             )
-            for at, id_ in enumerate(watch.ids)
+            for at, one in enumerate(best)
         ),
-        stages=tuple(stage for stage, _ in seen),
-        alone=tuple(stage for stage, _ in alone),
+        stages=tuple(
+            Shaped(
+                name=stage.name,
+                left=stage.left,
+                entropy_bits=stage.entropy / math.log(2) if stage.measure == "logits" else None,
+            )
+            for stage in step.stages
+        ),
+        alone=tuple(shaped for shaped, _ in alone),
         chosen=step.chosen,
         chosen_token=name(step.chosen),
         draws=step.draws,
     )
 
 
-# A stage, and what it gives each of the candidates
-_Seen = tuple[Stage, list[float]]
+def _value(stage: Stage, id_: int) -> float | None:
+    for one in stage.top:
+        if one.id == id_:
+            return one.prob if stage.measure == "logits" else one.logit
+    return 0.0 if stage.left <= len(stage.top) else None
 
 
-class _Watch(Recorder):
-    """Follows the candidates of the first distribution through all stages, cut or not."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__(count)
-        self.ids: list[int] = []
-        self.seen: list[_Seen] = []
-        self.logits = torch.empty(0)
-
-    def begin(self, logits: Tensor) -> None:
-        if not self.ids:
-            self.logits = logits
-            best = logits[0].topk(min(self._count, logits.shape[-1]))
-            # Of equals the lowest id first, as the choice of the best has it.
-            pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-            self.ids = [id_ for _, id_ in sorted(pairs, key=lambda one: (-one[0], one[1]))]
-        super().begin(logits)
-
-    def stage(self, name: str, logits: Tensor) -> None:
-        super().stage(name, logits)
-        self.seen.append(self.measure(name, logits))
-
-    def measure(self, name: str, logits: Tensor) -> _Seen:
-        row = logits[0].double()
+def _alone(
+    decoder: Decoder, ids: Sequence[int], candidates: list[int]
+) -> list[tuple[Shaped, list[float]]]:
+    """Each setting with what it gives the candidates."""
+    stepper = Stepper(decoder, None)
+    logits = stepper.feed(torch.tensor([list(ids)], dtype=torch.long, device=decoder.device))
+    found = []
+    for label, params in _ALONE:
+        row = run_chain(make_processors(params, sampling=True), stepper.ids, logits)[0].double()
         probs = row.softmax(-1)
-        bits = -torch.xlogy(probs, probs).sum().item() / math.log(2)
-        stage = Stage(name=name, left=int(row.isfinite().sum()), entropy_bits=max(0.0, bits))
-        return stage, probs[self.ids].tolist()
-
-
-def _alone(label: str, params: SamplingParams, logits: Tensor, ids: Tensor, watch: _Watch) -> _Seen:
-    chain = make_processors(params, sampling=True, surroundings=Surroundings())
-    return watch.measure(label, run_chain(chain, ids, logits))
+        bits = torch.special.entr(probs).sum().item() / math.log(2)
+        shaped = Shaped(name=label, left=int(row.isfinite().sum()), entropy_bits=max(0.0, bits))
+        found.append((shaped, probs[candidates].tolist()))
+    return found
