@@ -31,7 +31,7 @@ class PieceDecoder:
     """The whole chain of one tokenizer; one object decodes one text."""
 
     def __init__(self, decoder: Decoder | None) -> None:
-        self._stages = _build_stages(decoder)
+        self._stages = build_stages(decoder)
 
     def feed(self, piece: str) -> str:
         pieces = [piece]
@@ -168,7 +168,7 @@ def decoder_kinds(decoder: Decoder | None) -> frozenset[str]:
     return frozenset(str(state["type"]) for state in _states(decoder))
 
 
-def _build_stages(decoder: Decoder | None) -> list[Stage]:
+def build_stages(decoder: Decoder | None) -> list[Stage]:
     if decoder is None:
         return [PerPiece(" ".join)]
     stages: list[Stage] = []

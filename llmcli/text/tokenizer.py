@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tokenizers import AddedToken, Encoding
+from tokenizers.decoders import Decoder
 
 from llmcli.errors import TokenizerError, UsageError
 from llmcli.text.plain_spans import LiteralEncoder, spell_out
@@ -125,9 +126,15 @@ class Tokenizer:
         # Some decoders of the library panic on an empty list
         return self._backend.decode(known, skip_special_tokens=False) if known else ""
 
+    @property
+    def decoder(self) -> Decoder | None:
+        """What turns pieces into text."""
+        decoder: Decoder | None = self._backend.decoder
+        return decoder
+
     def new_decoder(self) -> PieceDecoder:
         """A streaming decoder, fed with `piece(id)`, whose text equals `decode` of the whole."""
-        return PieceDecoder(self._backend.decoder)
+        return PieceDecoder(self.decoder)
 
     def piece(self, token: int) -> str | None:
         """The vocabulary's own spelling of an id, or None if it has no entry."""
