@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from llmcli.cli import options
 from llmcli.cli.bundles import unbundled
+from llmcli.cli.constraining import Constraining
 from llmcli.cli.decoding import Decoding
 from llmcli.cli.explaining import Explaining
 
@@ -17,6 +18,7 @@ def generate(
     loading: options.Loading,
     decoding: Decoding,
     ending: options.Ending,
+    constraining: Constraining,
     echo: options.Echo = False,
     raw_output: options.RawOutput = False,
     json: options.Json = False,
@@ -41,6 +43,7 @@ def generate(
         loading=loading,
         prompting=prompting,
         ending=ending,
+        grammar=constraining.read(),
         logprobs=logprobs,
         explain=explaining.count(),
     )

@@ -106,6 +106,11 @@ def whole_option(name: str, metavar: str, help: str, panel: str) -> object:  # n
     return value_option(name, metavar=metavar, help=help, panel=panel, parser=_whole(name))
 
 
+def text_option(name: str, metavar: str, help: str, panel: str) -> object:  # noqa: A002
+    """An option that takes a text."""
+    return value_option(name, metavar=metavar, help=help, panel=panel, parser=_text(name))
+
+
 def one_of(name: str, choices: object) -> Callable[[str], str]:
     """A parser for the values of a Literal."""
     known = get_args(choices)

@@ -31,7 +31,7 @@ def read_prompt(argument: str | None, file: Path | None) -> str:
     if argument is not None and not dashes[0]:
         parts.append(argument)
     if file is not None and not dashes[1]:
-        parts.append(_read_file(file))
+        parts.append(read_text(file, f"--file {file}"))
     piped = _read_stdin() if any(dashes) or is_piped() else None
     # What is empty adds nothing, not even a newline, to a prompt that was given.
     if piped or (piped is not None and not parts):
@@ -87,13 +87,17 @@ def _read_stdin() -> str:
         timer.cancel()
 
 
-def _read_file(path: Path) -> str:
+def read_text(path: Path, origin: str) -> str:
+    """A UTF-8 file without its final newline; `origin` is what messages call it.
+
+    Raises UsageError where it cannot be read or is not UTF-8.
+    """
     try:
-        return _decoded(path.read_bytes(), f"--file {path}")
+        return _decoded(path.read_bytes(), origin)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise UsageError(
-            f"--file {path} cannot be read: {reason or error}",
+            f"{origin} cannot be read: {reason or error}",
             hint="check the path and its permissions",
         ) from error
 

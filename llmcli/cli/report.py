@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 from llmcli import __version__
 from llmcli.acquire.resolve import VARIABLE
 from llmcli.cli.explaining import steps_as_json
 from llmcli.cli.running import Run
+from llmcli.text.grammar import GrammarKind
 
 
 def setup_lines(run: Run) -> Iterator[str]:
@@ -25,6 +26,8 @@ def setup_lines(run: Run) -> Iterator[str]:
     yield f"cache: {_cache(run)}; context: {spec.context} tokens"
     for name, setting in run.generation.settings.used.items():
         yield f"{name}: {setting.value} ({setting.source})"
+    if (grammar := run.request.grammar) is not None:
+        yield f"{grammar.kind}: {grammar.name}"
     ending = ", ".join(f"{s.id} {s.text!r} ({' + '.join(s.sources)})" for s in run.engine.stop_ids)
     yield f"stop ids: {ending or 'none'}{' (ignored)' if run.request.ending.ignore_eos else ''}"
     kind = "chat template" if run.generation.prompt.is_chat else "raw text"
@@ -42,6 +45,8 @@ def statistics_lines(run: Run) -> Iterator[str]:
         f"decode: {stats.new_tokens} tokens, {_rate(stats.decode_rate)}, "
         f"finish reason: {generation.finish_reason}{_matched(run)}"
     )
+    if (grammar := run.request.grammar) is not None:
+        yield f"{grammar.kind}: {'kept' if generation.satisfied else 'cut off before its end'}"
     peak = stats.peak_memory_bytes
     yield (
         f"load: {stats.load_seconds:.2f} s, cache {_megabytes(stats.cache_bytes)}, "
@@ -69,6 +74,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "logprobs": [token.logprob for token in generation.tokens],
         "finish_reason": generation.finish_reason,
         "stop_string": generation.matched_stop,
+        "satisfied": generation.satisfied,
         "timings": {
             "load_seconds": stats.load_seconds,
             "first_token_seconds": stats.first_token_seconds,
@@ -121,6 +127,7 @@ def _options(run: Run) -> dict[str, dict[str, Any]]:
             "value": [stop.id for stop in run.engine.stop_ids],
             "source": {str(stop.id): list(stop.sources) for stop in run.engine.stop_ids},
         },
+        **_grammar(run),
         "ignore_eos": _option(ending.ignore_eos or None, False),
         "show_special": _option(ending.show_special or None, False),
         "kv_cache": _option(loading.kv_cache, True),
@@ -137,6 +144,16 @@ def _options(run: Run) -> dict[str, dict[str, Any]]:
         },
         "threads": _option(loading.threads, None),
         "logprobs": _option(request.logprobs, None),
+    }
+
+
+def _grammar(run: Run) -> dict[str, dict[str, Any]]:
+    grammar = run.request.grammar
+    return {
+        kind.replace("-", "_"): _option(
+            grammar.name if grammar and grammar.kind == kind else None, None
+        )
+        for kind in get_args(GrammarKind)
     }
 
 

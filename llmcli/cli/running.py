@@ -11,8 +11,10 @@ from llmcli.checkpoint.escape import printable
 from llmcli.cli import interrupts, terminal
 from llmcli.cli.options import Ending, Loading, Prompting
 from llmcli.cli.progress import FetchProgress, StepProgress
+from llmcli.engine.constrained import check_grammar
 from llmcli.engine.settings import Flags, check_flags
 from llmcli.errors import UsageError
+from llmcli.text.grammar import Grammar
 
 if TYPE_CHECKING:
     from llmcli.engine.engine import Engine
@@ -32,11 +34,13 @@ class Request:
     ending: Ending
     logprobs: int | None
     explain: int = 0
+    grammar: Grammar | None = None
 
     def __post_init__(self) -> None:
         check_flags(self.flags)
         check_loading(self.loading)
         check_prompting(self.prompting)
+        check_grammar(self.grammar, self.flags.strategy, stop_strings=self.ending.stop or ())
         if any(not stop for stop in self.ending.stop or ()):
             raise UsageError(
                 "--stop is empty; it must have at least one character",
@@ -156,6 +160,7 @@ def start(request: Request, text: str) -> Run:
             show_special=ending.show_special,
             top_logprobs=request.logprobs or 0,
             explain=request.explain,
+            grammar=request.grammar,
         ),
         on_prefill=prefill,
     )

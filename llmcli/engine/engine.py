@@ -14,6 +14,7 @@ import torch
 
 from llmcli.cache import CacheKind, default_kind
 from llmcli.checkpoint.directory import ModelDir
+from llmcli.engine.constrained import check_grammar
 from llmcli.engine.device import DtypeName
 from llmcli.engine.generation import Generation
 from llmcli.engine.load import Loaded, OnProgress, load_decoder
@@ -26,6 +27,8 @@ from llmcli.generation.explain import Recorder
 from llmcli.generation.stop import StopRule
 from llmcli.generation.strategies import StrategyOptions, make_strategy, reads
 from llmcli.text.detokenizer import Detokenizer, hidden_ids
+from llmcli.text.grammar import Grammar
+from llmcli.text.matcher import Matcher, Vocabulary, make_vocabulary
 from llmcli.text.stop_ids import StopId, collect_stop_ids
 
 
@@ -56,6 +59,7 @@ class GenerateOptions:
     show_special: bool = False
     top_logprobs: int = 0
     explain: int = 0
+    grammar: Grammar | None = None
 
 
 class Engine:
@@ -104,6 +108,14 @@ class Engine:
         ids = self.tokenizer.encode_raw("a\n", bos=False)
         return frozenset(ids[-1:]) if len(ids) == 2 else frozenset()
 
+    @cached_property
+    def _vocabulary(self) -> Vocabulary:
+        """The tokenizer as constraints need it."""
+        ending = (stop.id for stop in self.stop_ids)
+        return make_vocabulary(
+            self.tokenizer, hidden_ids(self.tokenizer, ending, show_special=False)
+        )
+
     def prompt(self, request: PromptRequest) -> Prompt:
         """The prompt's ids, checked against the context."""
         return self.reader.prompt(request, context=self.loaded.spec.context)
@@ -150,6 +162,23 @@ class Engine:
             settings.max_new_tokens,
             spec.context - len(prompt.ids),
         )
+        check_grammar(
+            options.grammar,
+            settings.strategy,
+            stop_strings=options.stop_strings,
+            stop_ids=stop.stop_ids,
+        )
+        make_detokenizer = partial(
+            Detokenizer,
+            self.tokenizer,
+            prompt.ids,
+            hidden=hidden_ids(self.tokenizer, ending, show_special=options.show_special),
+        )
+        constraint = (
+            Matcher.start(options.grammar, self._vocabulary, make_detokenizer())
+            if options.grammar
+            else None
+        )
         return Generation(
             session.stepper(
                 prompt.ids, planned=len(prompt.ids) + stop.budget, on_progress=on_prefill
@@ -162,6 +191,7 @@ class Engine:
                     explain=recorder,
                     line_break_ids=self.line_break_ids,
                     sampling=settings.sampling,
+                    constraint=constraint,
                     **settings.options,
                 ),
             ),
@@ -169,12 +199,8 @@ class Engine:
             prompt=prompt,
             cache_kind=session.kind,
             settings=settings,
-            make_detokenizer=partial(
-                Detokenizer,
-                self.tokenizer,
-                prompt.ids,
-                hidden=hidden_ids(self.tokenizer, ending, show_special=options.show_special),
-            ),
+            make_detokenizer=make_detokenizer,
+            constraint=constraint,
             stop_strings=options.stop_strings,
             recorder=recorder,
             load_seconds=self.load_seconds,

@@ -13,6 +13,7 @@ from llmcli.cache import CacheKind
 from llmcli.engine.prompt import Prompt
 from llmcli.engine.settings import Settings
 from llmcli.engine.stats import Stats, peak_memory
+from llmcli.generation.constraint import Constraint
 from llmcli.generation.explain import Recorder, Step
 from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
@@ -44,6 +45,7 @@ class Generation:
         stop_strings: Sequence[str],
         load_seconds: float,
         recorder: Recorder | None = None,
+        constraint: Constraint | None = None,
     ) -> None:
         self.prompt = prompt
         self.settings = settings
@@ -58,6 +60,7 @@ class Generation:
         self._detokenizer = make_detokenizer()
         self._stop_strings = stop_strings
         self._stops = StopStrings(stop_strings)
+        self._constraint = constraint
 
     @property
     def ids(self) -> list[int]:
@@ -82,6 +85,15 @@ class Generation:
         """The stop string that ended the text, if one did."""
         return self._stops.matched
 
+    @property
+    def satisfied(self) -> bool | None:
+        """Whether the text as it stands keeps to the constraint; None where there is none."""
+        if self._constraint is None:
+            return None
+        ids = self.ids
+        ended = bool(ids) and ids[-1] in self._stop.stop_ids
+        return self._constraint.may_end(ids[:-1] if ended else ids)
+
     def __iter__(self) -> Iterator[str]:
         stream = stream_text(self._ids(), self._detokenizer, self._stops)
         for piece in stream:
@@ -102,6 +114,8 @@ class Generation:
 
     def _ids(self) -> Iterator[int]:
         self.finish_reason = self._stop.exhausted(0) or self.finish_reason
+        if self._complete():
+            return
         tokens = self._strategy.run(self._stepper, self.prompt.ids, self._stop)
         try:
             while True:
@@ -113,8 +127,19 @@ class Generation:
                 yield token.id
                 if token.finish_reason:
                     self.finish_reason = token.finish_reason
+                if self._complete():
+                    return
         finally:
             self._weigh()
+
+    def _complete(self) -> bool:
+        """Whether the constraint allows nothing more: the text has then come to its end."""
+        if self._constraint is None or self.finish_reason == "stop":
+            return False
+        if self._constraint.ended(self.ids):
+            self.finish_reason = "stop"
+            return True
+        return False
 
     def _count(self, token: Token, seconds: float) -> None:
         stats = self.stats

@@ -8,9 +8,12 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from llmcli.errors import LlmcliError, UsageError
+
+if TYPE_CHECKING:
+    from llguidance._lib import JsonCompileOptions
 
 GrammarKind = Literal["json-schema", "regex", "grammar"]
 
@@ -20,15 +23,15 @@ _BLANK = r"\n[ \t]{0,24}| "
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """`source` is the text as the user gave it; `engine_text` what the engine makes of it."""
+    """`name` is the pattern itself or the file's; `engine_text` is what the engine follows."""
 
     kind: GrammarKind
-    source: str
+    name: str
     engine_text: str
 
 
 def read_grammar(kind: GrammarKind, source: str, name: str) -> Grammar:
-    """The grammar of a schema, pattern or Lark text; `name` is what messages call it.
+    """The grammar of a schema, pattern or Lark text; `name` is the pattern or the file's name.
 
     Raises UsageError with the engine's own words where it cannot be followed exactly, and
     LlmcliError where the engine is not installed.
@@ -43,9 +46,7 @@ def read_grammar(kind: GrammarKind, source: str, name: str) -> Grammar:
     try:
         match kind:
             case "json-schema":
-                text = LLMatcher.grammar_from_json_schema(
-                    _schema(source, name), {"whitespace_pattern": _BLANK}
-                )
+                text = LLMatcher.grammar_from_json_schema(source, _json_options(source, name))
             case "regex":
                 text = LLMatcher.grammar_from_regex(source)
             case "grammar":
@@ -59,17 +60,17 @@ def read_grammar(kind: GrammarKind, source: str, name: str) -> Grammar:
             "regex": "the syntax is that of Rust's regex: no look-around, no back-references",
             "grammar": "the syntax is Lark's, as llguidance reads it: `start: ...`",
         }
-        raise UsageError(f"{name}: {one_line(complaint)}", hint=hints[kind])
-    return Grammar(kind, source, text)
+        raise UsageError(f"--{kind} {name}: {one_line(complaint)}", hint=hints[kind])
+    return Grammar(kind, name, text)
 
 
-def after_a_space(grammar: Grammar) -> str:
-    """The engine's text for the same language with one space in front."""
+def after_spaces(grammar: Grammar, count: int) -> str:
+    """The engine's text for the same language with so many spaces in front."""
     own = grammar.engine_text.lstrip()
     parts = json.loads(own)["grammars"] if own.startswith("{") else [{"lark_grammar": own}]
     first, *rest = parts
     name = first.get("name") or "inner"
-    outer = {"lark_grammar": f'start: " " @{name}'}
+    outer = {"lark_grammar": f'start: "{" " * count}" @{name}'}
     return json.dumps({"grammars": [outer, {**first, "name": name}, *rest]})
 
 
@@ -79,9 +80,12 @@ def one_line(complaint: str) -> str:
     return cause[1] if cause else complaint.strip().partition("\n")[0]
 
 
-def _schema(source: str, name: str) -> str:
+def _json_options(source: str, name: str) -> JsonCompileOptions | None:
     try:
-        json.loads(source)
+        schema = json.loads(source)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{name} is no JSON: {error}", hint="correct the file") from error
-    return source
+        raise UsageError(
+            f"--json-schema {name} is no JSON: {error}", hint="correct the file"
+        ) from error
+    # A schema that is true or false takes no options.
+    return {"whitespace_pattern": _BLANK} if isinstance(schema, dict) else None

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from llmcli.errors import GenerationError
 from llmcli.text.detokenizer import Detokenizer
-from llmcli.text.grammar import Grammar, after_a_space, one_line
+from llmcli.text.grammar import Grammar, after_spaces, one_line
 from llmcli.text.token_bytes import bytes_of_pieces
 from llmcli.text.tokenizer import Tokenizer
 
@@ -24,19 +24,20 @@ if TYPE_CHECKING:
 
 # Stands before a text to be encoded in mid-text; no token of ordinary text begins with it.
 _BEFORE = "\x02"
+# More spaces than any decoder drops.
+_PROBES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
     """A tokenizer as the engine sees it; costly to make, so one serves all runs.
 
-    `space` and `letter` are ids that add a space and some other text, where there are such.
+    `probe` is an id whose text begins with a space, and that text; None where there is none.
     """
 
     engine: LLTokenizer
     size: int
-    space: int | None
-    letter: int | None
+    probe: tuple[int, str] | None
 
 
 def make_vocabulary(tokenizer: Tokenizer, silent: Collection[int]) -> Vocabulary:
@@ -58,9 +59,17 @@ def make_vocabulary(tokenizer: Tokenizer, silent: Collection[int]) -> Vocabulary
     return Vocabulary(
         LLTokenizer(TokenizerWrapper(encoder), n_vocab=len(encoder.tokens)),
         len(tokens),
-        next((id_ for id_, text in enumerate(tokens) if text == b" "), None),
-        next((id_ for id_, text in enumerate(tokens) if text.isalpha() and text.isascii()), None),
+        _probe(tokens, frozenset(named)),
     )
+
+
+def _probe(tokens: list[bytes], silent: frozenset[int]) -> tuple[int, str] | None:
+    spaced = [
+        (len(text), id_)
+        for id_, text in enumerate(tokens)
+        if text.startswith(b" ") and text.isascii() and id_ not in silent
+    ]
+    return (min(spaced)[1], tokens[min(spaced)[1]].decode()) if spaced else None
 
 
 class _Encoder:
@@ -121,12 +130,18 @@ class Matcher:
     def start(cls, grammar: Grammar, vocabulary: Vocabulary, context: Detokenizer) -> Matcher:
         """At the beginning of the text that the detokenizer, fed with the prompt, continues.
 
-        Some decoders drop a space at the start of everything; the grammar then follows it.
+        Some decoders drop spaces at the start of everything; the grammar then follows them.
         """
         from llguidance import LLMatcher
 
-        drops = _drops_a_space(vocabulary, context)
-        text = after_a_space(grammar) if drops else grammar.engine_text
+        dropped = _dropped(vocabulary, context)
+        if dropped and vocabulary.probe is not None and vocabulary.probe[1] != " ":
+            raise GenerationError(
+                f"--{grammar.kind} cannot begin a text with this tokenizer, which drops the first "
+                "space and has no token of a space alone",
+                hint="give a prompt that the constrained text continues",
+            )
+        text = after_spaces(grammar, dropped) if dropped else grammar.engine_text
         matcher = cls(LLMatcher(vocabulary.engine, text, log_level=0), vocabulary.size)
         matcher._check()
         return matcher
@@ -134,6 +149,9 @@ class Matcher:
     def allowed(self, ids: Sequence[int]) -> NDArray[np.bool_]:
         self._follow(ids)
         bits = np.frombuffer(self._engine.compute_bitmask(), dtype=np.uint8)
+        if self._engine.get_error().startswith("NoExtensionBias"):
+            # No token can spell what comes next: nothing is allowed, which the caller reports.
+            return np.zeros(self._size, dtype=np.bool_)
         self._check()
         return np.unpackbits(bits, bitorder="little")[: self._size].view(np.bool_)
 
@@ -174,8 +192,10 @@ class Matcher:
             )
 
 
-def _drops_a_space(vocabulary: Vocabulary, context: Detokenizer) -> bool:
-    if vocabulary.space is None or vocabulary.letter is None:
-        return False
-    text = context.feed(vocabulary.space) + context.feed(vocabulary.letter) + context.flush()
-    return not text.startswith(" ")
+def _dropped(vocabulary: Vocabulary, context: Detokenizer) -> int:
+    """How many spaces the start of the text would lose."""
+    if vocabulary.probe is None:
+        return 0
+    id_, text = vocabulary.probe
+    shown = "".join([context.feed(id_) for _ in range(_PROBES)]) + context.flush()
+    return max(0, len(text) * _PROBES - len(shown))
