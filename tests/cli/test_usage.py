@@ -45,6 +45,7 @@ def test_help_is_grouped(invoke: Invoke) -> None:
         "Sampling, further filters",
         "Penalties",
         "Settings of single strategies",
+        "What the text must be",
         "Output",
         "Options",
     ]
