@@ -1,0 +1,56 @@
+"""Fits find the numbers that made the points; crossovers lie where the curves meet."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from llmcli.bench.curve import Curve, crossover, fit
+
+
+def test_a_fit_finds_what_made_the_points() -> None:
+    points = [(n, 2e-3 + 3e-6 * n + 4e-9 * n * n) for n in range(10, 2000, 37)]
+    curve = fit(points, degree=2)
+    assert curve is not None
+    assert curve.constant == pytest.approx(2e-3, rel=1e-6)
+    assert curve.linear == pytest.approx(3e-6, rel=1e-6)
+    assert curve.quadratic == pytest.approx(4e-9, rel=1e-6)
+    assert curve.explained == pytest.approx(1)
+
+
+def test_noise_is_told_from_the_line() -> None:
+    draw = random.Random(0)
+    points = [(n, 1e-3 + 1e-6 * n + draw.gauss(0, 2e-4)) for n in range(1000)]
+    curve = fit(points, degree=1)
+    assert curve is not None
+    assert curve.linear == pytest.approx(1e-6, rel=0.1)
+    assert 0.3 < curve.explained < 0.9
+
+
+def test_no_token_gets_cheaper_by_standing_later() -> None:
+    curve = fit([(n, 1.0 - n / 1000) for n in range(100)], degree=2)
+    assert curve is not None
+    assert (curve.linear, curve.quadratic) == (0, 0)
+    assert curve.constant == pytest.approx(0.9505)
+
+
+@pytest.mark.parametrize(("places", "degree"), [([1, 2], 1), ([1, 2, 3], 2), ([5] * 9, 1)])
+def test_too_few_positions_tell_nothing(places: list[int], degree: int) -> None:
+    assert fit([(place, 1.0) for place in places], degree=degree) is None
+
+
+@pytest.mark.parametrize(
+    ("on", "off", "expected"),
+    [
+        (Curve(2, 0, 0, 1), Curve(1, 0.1, 0, 1), 10),
+        (Curve(1, 0, 0, 1), Curve(2, 0.1, 0, 1), 0),
+        (Curve(5, 0, 0, 1), Curve(1, 0, 1, 1), 2),
+        (Curve(1, 1, 0, 1), Curve(2, 0, 0.01, 1), pytest.approx(98.99, abs=0.01)),
+        (Curve(2, 1, 0, 1), Curve(1, 0.5, 0, 1), None),
+        (Curve(1, 0, 0, 1), Curve(1, 0, 0, 1), None),
+        (Curve(1, 0, 0, 1), Curve(2, 0, 0, 1), 0),
+    ],
+)
+def test_crossover(on: Curve, off: Curve, expected: float | None) -> None:
+    assert crossover(on, off) == expected

@@ -1,0 +1,167 @@
+"""The rules of timing, on a fake clock and a device that runs behind its caller (H1)."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from llmcli.bench.arms import make_arms
+from llmcli.bench.runs import Choose
+from llmcli.bench.trial import Case, CaseRuns, Plan, measure
+from llmcli.cache import KVCache
+from llmcli.model import Decoder
+from tests.bench.fake import FakeDevice, on_device
+from tests.tiny import random_decoder, tiny_spec
+
+DECODER = random_decoder(dtype=torch.float32)
+
+
+def prompts(case: Case) -> Tensor:
+    generator = torch.Generator().manual_seed(case.prompt_tokens)
+    return torch.randint(320, (1, case.prompt_tokens), generator=generator).repeat(case.rows, 1)
+
+
+def greedy() -> Choose:
+    return lambda ids, logits: logits.argmax(-1)
+
+
+def trial(
+    *names: str,
+    device: FakeDevice | None = None,
+    cases: tuple[Case, ...] = (Case(6, 5, 1),),
+    repeats: int = 3,
+    warmup: int = 1,
+    decoder: Decoder = DECODER,
+) -> list[CaseRuns]:
+    arms = make_arms(names or ("on", "off"), decoder.spec)
+    plan = Plan(arms=arms, cases=cases, repeats=repeats, warmup=warmup)
+    return list(measure(decoder, prompts, plan, greedy, clock=device))
+
+
+def cost(new: int, held: int) -> float:
+    return 10.0 * new + held
+
+
+def test_each_reading_waits_for_the_device() -> None:
+    device = FakeDevice()
+    with on_device(DECODER, device, cost):
+        (case,) = trial(device=device)
+    on, off = case.arms["on"].runs[0], case.arms["off"].runs[0]
+    assert on.first == pytest.approx(60, abs=0.01)
+    assert on.steps == pytest.approx([16, 17, 18, 19], abs=0.01)
+    assert off.first == pytest.approx(60, abs=0.01)
+    assert off.steps == pytest.approx([70, 80, 90, 100], abs=0.01)
+    assert off.total == pytest.approx(400, abs=0.01)
+
+
+def test_a_slow_first_forward_is_in_the_warm_up_alone() -> None:
+    device, slow = FakeDevice(), iter([0.0] * 5 + [2.0] * 40)
+    with on_device(DECODER, device, lambda new, held: 1.0 + next(slow, 0.0)):
+        (case,) = trial(device=device, repeats=4)
+    for arm in case.arms.values():
+        assert len(arm.warmup) == 1
+        assert len(arm.runs) == 4
+        assert arm.warmup[0].first > 2.5
+        assert arm.runs[-1].total == pytest.approx(5, abs=0.1)
+
+
+def test_arms_take_turns_and_the_warm_up_has_the_same_shapes() -> None:
+    device, seen = FakeDevice(), []
+
+    def remembered(new: int, held: int) -> float:
+        seen.append((new, held))
+        return 1.0
+
+    with on_device(DECODER, device, remembered):
+        trial(device=device, repeats=2)
+    on = [(6, 0), *((1, held) for held in range(6, 10))]
+    off = [(new, 0) for new in range(6, 11)]
+    first = [(6, 0), *((1, held) for held in range(6, 10))]
+    proof = [pair for both in zip(off, on, strict=True) for pair in both]
+    assert seen == first + (on + off) * 3 + proof
+
+
+def test_all_arms_are_fed_the_same_ids_whatever_they_would_choose() -> None:
+    (case,) = trial("on", "off", "quantized-4")
+    assert case.forced.shape == (1, 5)
+    fed: list[list[int]] = []
+    real = Decoder.hidden
+
+    def hidden(self: Decoder, ids: Tensor, cache: KVCache | None = None, **rest: object) -> Tensor:
+        fed.append(ids[0].tolist())
+        return real(self, ids, cache, **rest)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Decoder, "hidden", hidden)
+        # A chooser that goes its own way after the ids are settled.
+        calls = iter(range(10**6))
+        wayward = lambda: lambda ids, logits: (logits.argmax(-1) + next(calls)) % 320  # noqa: E731
+        plan = Plan(
+            arms=make_arms(("on",), DECODER.spec), cases=[Case(6, 5, 1)], repeats=1, warmup=0,
+            prove=False,
+        )  # fmt: skip
+        (again,) = list(measure(DECODER, prompts, plan, wayward))
+    assert [one[0] for one in fed[6:]] == again.forced[0, :4].tolist()
+
+
+def test_an_end_token_ends_nothing() -> None:
+    (case,) = trial(cases=(Case(3, 40, 1),))
+    assert case.forced.shape[1] == 40
+    assert {len(run.steps) for arm in case.arms.values() for run in arm.runs} == {39}
+
+
+def test_the_arms_computed_the_same() -> None:
+    (case,) = trial("on", "off", "static", "ring")
+    assert case.reference == "off"
+    assert case.arms["off"].proof is None
+    for name in ("on", "static", "ring"):
+        proof = case.arms[name].proof
+        assert proof is not None
+        assert proof.same_ids
+        assert proof.holds
+        assert proof.steps == 5
+        assert proof.max_logit < 1e-4
+        assert proof.max_kl < 1e-6
+
+
+def test_broken_off_it_keeps_what_it_has() -> None:
+    arms = make_arms(("on", "off"), DECODER.spec)
+    plan = Plan(arms=arms, cases=[Case(6, 5, 1), Case(7, 5, 1)], repeats=3, warmup=1)
+    begun: list[CaseRuns] = []
+
+    def stop(done: int, total: int, what: str) -> None:
+        assert total == 20
+        if done == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        begun.extend(measure(DECODER, prompts, plan, greedy, on_run=stop))
+    assert len(begun) == 1
+    assert [len(arm.runs) for arm in begun[0].arms.values()] == [2, 1]
+
+
+def test_rows_of_a_batch() -> None:
+    (case,) = trial(cases=(Case(6, 5, 3),))
+    assert case.forced.shape == (3, 5)
+    assert torch.equal(case.forced[0], case.forced[2])
+    assert case.arms["on"].cache_bytes == 3 * trial()[0].arms["on"].cache_bytes
+
+
+@pytest.mark.parametrize("name", ["on", "off", "static", "quantized-8", "quantized-4"])
+def test_bytes_are_those_of_the_formula(name: str) -> None:
+    decoder = random_decoder(
+        tiny_spec(max_position_embeddings=4096, num_hidden_layers=1), dtype=torch.float32
+    )
+    cases = (Case(6, 5, 1), Case(700, 300, 2))
+    for case in trial(name, cases=cases, repeats=1, warmup=0, decoder=decoder):
+        assert case.arms[name].cache_bytes == case.arms[name].formula_bytes
+
+
+def test_without_the_cache_a_step_reads_no_keys_and_computes_all() -> None:
+    (case,) = trial()
+    on = sum(work.flops for work in case.arms["on"].step_work)
+    off = sum(work.flops for work in case.arms["off"].step_work)
+    assert sum(work.cache_read for work in case.arms["off"].step_work) == 0
+    assert sum(work.cache_read for work in case.arms["on"].step_work) > 0
+    assert off > 4 * on
