@@ -60,7 +60,14 @@ class ModelDir:
             hint=self._what_else(),
         )
 
-    def _sharded(self) -> dict[str, StoredTensor]:
+    def weight_files(self) -> list[Path]:
+        """The files that should hold the weights, whether they are there or not."""
+        if (self.path / _SINGLE).exists() or not (self.path / _INDEX).exists():
+            return [self.path / _SINGLE]
+        return [self.path / shard for shard in self._index()[1]]
+
+    def _index(self) -> tuple[dict[str, str], list[str]]:
+        """Tensor names to file names, and the files, all of which lie in the folder."""
         weight_map = read_json(self.path / _INDEX).get("weight_map")
         if not isinstance(weight_map, dict) or not all(
             isinstance(shard, str) for shard in weight_map.values()
@@ -76,6 +83,10 @@ class ModelDir:
                     f"{_INDEX} points outside its folder: {printable(shard)}",
                     hint="do not use this checkpoint; its index was written to deceive",
                 )
+        return weight_map, shards
+
+    def _sharded(self) -> dict[str, StoredTensor]:
+        weight_map, shards = self._index()
         lacking = [shard for shard in shards if not (self.path / shard).exists()]
         if lacking:
             raise CheckpointError(

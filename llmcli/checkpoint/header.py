@@ -63,8 +63,10 @@ class Header:
     metadata: dict[str, str]
 
 
-def read_header(path: Path) -> Header:
+def read_header(path: Path, *, whole: bool = True) -> Header:
     """The proved header of the safetensors file at `path`.
+
+    With `whole` False the data may be cut or missing, which is enough for a listing.
 
     Raises CheckpointError, naming the file and both values, for whatever is not exactly one
     header and the data that it promises: pointers, cut files, holes, overlaps, duplicates.
@@ -83,7 +85,7 @@ def read_header(path: Path) -> Header:
     metadata = entries.pop("__metadata__", {})
     if not isinstance(metadata, dict):
         _refuse(path, f"__metadata__ is {type(metadata).__name__}, not an object")
-    tensors = _tensors(entries, path, data_start=8 + len(text), size=size)
+    tensors = _tensors(entries, path, data_start=8 + len(text), size=size if whole else None)
     return Header(tensors, {str(key): str(value) for key, value in metadata.items()})
 
 
@@ -133,7 +135,7 @@ def _parse(text: bytes, path: Path) -> dict[str, Any]:
 
 
 def _tensors(
-    entries: dict[str, Any], path: Path, *, data_start: int, size: int
+    entries: dict[str, Any], path: Path, *, data_start: int, size: int | None
 ) -> dict[str, StoredTensor]:
     tensors = [_tensor(name, entry, path, data_start) for name, entry in entries.items()]
     tensors.sort(key=lambda tensor: (tensor.start, tensor.end))
@@ -147,6 +149,8 @@ def _tensors(
                 f"expected {position}",
             )
         position = tensor.end
+    if size is None:
+        size = position
     if position > size:
         _refuse(path, f"is cut: data ends at byte {position}, file at {size}", hint=_AGAIN)
     if position < size:

@@ -11,6 +11,7 @@ from typing import Any
 
 from llmcli.checkpoint.directory import ModelDir
 from llmcli.checkpoint.header import StoredTensor
+from llmcli.checkpoint.listing import list_tensors
 from llmcli.checkpoint.plan import LoadPlan, make_plan
 from llmcli.errors import CheckpointError
 from llmcli.families import read_spec
@@ -30,7 +31,8 @@ class Source:
 class Facts:
     """One checkpoint, or a bare config: then `stored` is None.
 
-    `plan` is None too where the file does not fit the spec; `problem` then says why.
+    `faults` are what is wrong with the files: cut, missing, or not fitting the spec; then `plan`
+    may be None. `warnings` are those of reading the config.
     `note` tells what a preset leaves out.
     """
 
@@ -40,10 +42,15 @@ class Facts:
     spec: DecoderSpec
     stored: Mapping[str, StoredTensor] | None = None
     plan: LoadPlan | None = None
-    problem: CheckpointError | None = None
+    faults: tuple[CheckpointError, ...] = ()
     source: Source = field(default_factory=Source)
     note: str | None = None
     warnings: tuple[str, ...] = ()
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Everything that a listing should warn of."""
+        return (*self.warnings, *(fault.message for fault in self.faults))
 
 
 def config_facts(name: str, config: Mapping[str, Any], *, note: str | None = None) -> Facts:
@@ -60,23 +67,26 @@ def config_facts(name: str, config: Mapping[str, Any], *, note: str | None = Non
 
 
 def folder_facts(name: str, directory: ModelDir, source: Source) -> Facts:
-    """From a folder's config.json and headers. Raises as read_spec and ModelDir.tensors do."""
+    """From a folder's config.json and headers, whatever state the data is in.
+
+    Raises as read_spec does; what is wrong with the weight files is in the result.
+    """
     family, spec, warnings = read_spec(directory.config)
-    stored = directory.tensors()
-    plan, problem = None, None
-    try:
-        plan = prove(family, spec, stored)
-    except CheckpointError as error:
-        problem = error
-        warnings.append(error.message)
+    listing = list_tensors(directory)
+    plan, faults = None, [*listing.faults]
+    if listing.tensors:
+        try:
+            plan = prove(family, spec, listing.tensors)
+        except CheckpointError as error:
+            faults.append(error)
     return Facts(
         name=name,
         config=directory.config,
         family=family.name,
         spec=spec,
-        stored=stored,
+        stored=listing.tensors or None,
         plan=plan,
-        problem=problem,
+        faults=tuple(faults),
         source=source,
         warnings=tuple(warnings),
     )

@@ -70,7 +70,7 @@ def summarise(facts: Facts) -> Summary:
         origin=facts.source.origin,
         licence=facts.source.licence,
         note=facts.note,
-        warnings=facts.warnings,
+        warnings=facts.notices,
     )
 
 

@@ -73,7 +73,7 @@ def build_tree(facts: Facts, *, layer: int | None = None) -> Tree:
         family=facts.family,
         root=grown.decoder(layer),
         stored=facts.plan is not None,
-        warnings=facts.warnings,
+        warnings=facts.notices,
     )
 
 

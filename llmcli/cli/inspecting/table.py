@@ -41,6 +41,13 @@ VIEWS: tuple[View, ...] = (
     _view("params", "config", "how many parameters lie where"),
     _view("cache", "config", "what keys and values cost", "context dtype"),
     _view("masks", "config", "which key each query sees", "layer length"),
+    _view(
+        "plan",
+        "config",
+        "memory and speed to expect, before anything is read",
+        "context dtype device threads kv_cache",
+    ),
+    _view("check", "headers", "do files, config, tokenizer and template fit", "values"),
 )
 
 DEFAULT = "summary"

@@ -1,0 +1,43 @@
+"""The check view: a line a finding; exit code 1 where one is an error."""
+
+from __future__ import annotations
+
+from llmcli.checkpoint.directory import ModelDir
+from llmcli.cli.inspecting.asked import Asked
+from llmcli.cli.inspecting.columns import folded
+from llmcli.cli.inspecting.drawing import Drawing
+from llmcli.cli.inspecting.subject import Subject
+from llmcli.cli.progress import StepProgress
+from llmcli.insight.check import Check, check
+
+
+def _compute(subject: Subject, asked: Asked) -> Check:
+    assert subject.folder is not None
+    bar = StepProgress("reading the weights")
+    try:
+        return check(
+            subject.facts, ModelDir.open(subject.folder), values=asked.values, on_progress=bar
+        )
+    finally:
+        bar.finish()
+
+
+def _lines(found: Check, width: int | None) -> list[str]:
+    wide = max(len(one.about) for one in found.findings) + 2
+    lines = []
+    for one in found.findings:
+        first = f"{one.level:<9}{one.about:<{wide}}"
+        lines += folded(one.text, width, first=first, rest=" " * len(first))
+    counts = f"{_times(found.errors, 'error')}, {_times(found.warnings, 'warning')}"
+    return [*lines, "", counts]
+
+
+def _times(count: int, what: str) -> str:
+    return f"{count or 'no'} {what}{'s' * (count != 1)}"
+
+
+def _failed(found: Check) -> bool:
+    return found.errors > 0
+
+
+DRAWING = Drawing(compute=_compute, lines=_lines, failed=_failed)

@@ -1,0 +1,119 @@
+"""The plan view: sizes in each dtype, what is free, and what would make it fit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from llmcli.cli.inspecting.asked import Asked
+from llmcli.cli.inspecting.columns import folded, pairs, table
+from llmcli.cli.inspecting.drawing import Drawing
+from llmcli.cli.inspecting.sizes import in_bytes
+from llmcli.cli.inspecting.subject import Subject
+from llmcli.cli.inspecting.svg import Svg, bars
+from llmcli.insight.bounds import check_between
+from llmcli.insight.facts import Facts
+from llmcli.insight.memory_plan import Machine, MemoryPlan, plan_memory
+
+_USUAL = 4096
+_NAMES = {"F32": "float32", "F64": "float64", "F16": "float16", "BF16": "bfloat16"}
+
+
+def _compute(subject: Subject, asked: Asked) -> MemoryPlan:
+    longest = subject.facts.spec.context
+    for length in asked.context or ():
+        check_between("--context", length, 1, longest)
+    context = max(asked.context or [min(_USUAL, longest)])
+    machine = _machine(subject)
+    kept = subject.loading.kv_cache is not False
+    return plan_memory(subject.facts, machine, context=context, kept=kept)
+
+
+def _machine(subject: Subject) -> Machine:
+    """As a run would choose: this asks torch, but reads no weight."""
+    import torch
+
+    from llmcli.engine.device import choose_device, choose_dtype
+    from llmcli.insight.machine import free_memory, read_bandwidth
+
+    loading = subject.loading
+    if loading.threads is not None:
+        torch.set_num_threads(loading.threads)
+    device, device_reason = choose_device(loading.device or "auto")
+    stored = getattr(torch, stored_dtype(subject.facts))
+    dtype, dtype_reason = choose_dtype(loading.dtype or "auto", device, stored)
+    free = free_memory(device)
+    room = 64 << 20 if free is None else max(free // 8, 1 << 20)
+    return Machine(
+        device=str(device),
+        device_reason=device_reason,
+        dtype=str(dtype).removeprefix("torch."),
+        dtype_reason=dtype_reason,
+        free=free,
+        bandwidth=read_bandwidth(device, dtype, most_bytes=room),
+    )
+
+
+def stored_dtype(facts: Facts) -> str:
+    """That of most of the stored weights; of a config, what it says."""
+    counted: Counter[str] = Counter()
+    for tensor in (facts.stored or {}).values():
+        counted[_NAMES.get(tensor.dtype, "")] += tensor.nbytes
+    del counted[""]
+    if counted:
+        return counted.most_common(1)[0][0]
+    said: Any = facts.config.get("dtype") or facts.config.get("torch_dtype")
+    return said if said in _NAMES.values() else "float32"
+
+
+def _lines(found: MemoryPlan, width: int | None) -> list[str]:
+    machine = found.machine
+    text = f"a text of {found.context:,} tokens of at most {found.longest:,} (--context)"
+    lines = pairs(
+        [
+            ("device", f"{machine.device} ({machine.device_reason})"),
+            ("dtype", f"{machine.dtype} ({machine.dtype_reason})"),
+            ("for", text + ("" if found.kept else ", without a KV cache")),
+            ("weights", in_bytes(found.weights)),
+            ("KV cache", in_bytes(found.cache)),
+            ("work", f"about {in_bytes(found.work)} (estimate)"),
+            ("peak", f"about {in_bytes(found.peak)} (estimate)"),
+            ("free", "not known" if machine.free is None else in_bytes(machine.free)),
+            ("so", found.advice),
+            ("speed", _speed(found)),
+        ],
+        width,
+    )
+    rows = [
+        (
+            one.dtype if one.runs else f"{one.dtype} (not run by llmcli)",
+            in_bytes(one.weights),
+            in_bytes(one.cache),
+            in_bytes(one.peak),
+            {True: "yes", False: "no", None: "-"}[one.fits],
+        )
+        for one in found.widths
+    ]
+    header = ("DTYPE", "WEIGHTS", "KV CACHE", "PEAK", "FITS")
+    note = "Peaks and speed are estimates; nothing but headers was read."
+    return [*lines, "", *table(header, rows, width), "", *folded(note, width)]
+
+
+def _speed(found: MemoryPlan) -> str:
+    if found.tokens_per_second is None or found.machine.bandwidth is None:
+        return "not estimated without a KV cache"
+    return (
+        f"at most about {found.tokens_per_second:,.3g} tokens a second (estimate): a step reads "
+        f"{in_bytes(found.read_per_token)}, this machine {in_bytes(found.machine.bandwidth)} a "
+        f"second in a probe"
+    )
+
+
+def _pictures(found: MemoryPlan) -> list[Svg]:
+    rows = [(one.dtype, float(one.peak), in_bytes(one.peak)) for one in found.widths]
+    if found.machine.free is not None:
+        rows.append(("free now", float(found.machine.free), in_bytes(found.machine.free)))
+    return [bars(f"{found.name}: peak memory at {found.context:,} tokens (estimate)", rows)]
+
+
+DRAWING = Drawing(compute=_compute, lines=_lines, pictures=_pictures)

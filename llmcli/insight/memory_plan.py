@@ -1,0 +1,179 @@
+"""The plan view: what loading and running would take, worked out before anything is read.
+
+All but the free memory is arithmetic on the spec. Must not know torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+from llmcli.insight.facts import Facts
+from llmcli.insight.kv import cache_bytes
+from llmcli.insight.params import idle_parameters
+from llmcli.spec import DecoderSpec, count_parameters, parameter_shapes, wide_parameters
+
+# Bytes of one number; those that llmcli does not run are there to compare.
+DTYPES: Final[Mapping[str, float]] = {
+    "float32": 4,
+    "bfloat16": 2,
+    "float16": 2,
+    "int8": 1,
+    "4 bits": 0.5,
+}
+RUN: Final = ("float32", "bfloat16", "float16")
+# Of the way a prompt goes through: generation/stepper.py.
+PREFILL_CHUNK: Final = 512
+# A shorter text than this is of no use to anyone.
+_LEAST_CONTEXT: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """Where it would run. `free` is None where it is not known."""
+
+    device: str
+    device_reason: str
+    dtype: str
+    dtype_reason: str
+    free: int | None
+    bandwidth: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Width:
+    """The decoder in one dtype. `fits` is None for what is not run, or with no known memory."""
+
+    dtype: str
+    weights: int
+    cache: int
+    peak: int
+    runs: bool
+    fits: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryPlan:
+    """Bytes for a text of `context` tokens. `peak`, `work` and the speed are estimates.
+
+    `read_per_token` is what one decode step reads of weights and cache at that length, which
+    bounds its speed by `machine.bandwidth`.
+    """
+
+    name: str
+    machine: Machine
+    context: int
+    longest: int
+    kept: bool
+    widths: tuple[Width, ...]
+    weights: int
+    cache: int
+    work: int
+    peak: int
+    fits: bool | None
+    advice: str
+    read_per_token: int
+    tokens_per_second: float | None
+
+
+def plan_memory(facts: Facts, machine: Machine, *, context: int, kept: bool) -> MemoryPlan:
+    """`context` in tokens; `kept` is whether keys and values are cached."""
+    spec = facts.spec
+    widths = tuple(_width(spec, name, machine, context, kept=kept) for name in DTYPES)
+    chosen = next(one for one in widths if one.dtype == machine.dtype)
+    element = DTYPES[machine.dtype]
+    work = _work(spec, context, element, kept=kept)
+    read = read_per_token(spec, element) + chosen.cache
+    return MemoryPlan(
+        name=facts.name,
+        machine=machine,
+        context=context,
+        longest=spec.context,
+        kept=kept,
+        widths=widths,
+        weights=chosen.weights,
+        cache=chosen.cache,
+        work=work,
+        peak=chosen.peak,
+        fits=chosen.fits,
+        advice=_advice(spec, machine, context, chosen.fits, kept=kept),
+        read_per_token=read,
+        tokens_per_second=machine.bandwidth / read if machine.bandwidth and kept else None,
+    )
+
+
+def weight_bytes(spec: DecoderSpec, element: float) -> int:
+    """Of all parameters; those that stay in float32 whatever the dtype count 4 bytes."""
+    wide = wide_parameters(spec)
+    shapes = parameter_shapes(spec) if wide else {}
+    kept = sum(prod(shapes[name]) for name in wide)
+    return int((count_parameters(spec) - kept) * element + kept * max(element, 4))
+
+
+def read_per_token(spec: DecoderSpec, element: float) -> int:
+    """Weights that one decode step reads: all but idle experts and other tokens' rows."""
+    numbers = count_parameters(spec) - idle_parameters(spec)
+    if not spec.tie_embeddings:
+        numbers -= (spec.vocab_size - 1) * spec.embed_width
+    return int(numbers * element)
+
+
+def _width(spec: DecoderSpec, dtype: str, machine: Machine, context: int, *, kept: bool) -> Width:
+    element, runs = DTYPES[dtype], dtype in RUN
+    weights = weight_bytes(spec, element)
+    # Keys and values stay in 16 bits where weights are narrower.
+    cache = cache_bytes(spec, context, max(int(element), 2)) if kept else 0
+    peak = weights + cache + _work(spec, context, element, kept=kept)
+    known = runs and machine.free is not None
+    fits = peak <= machine.free if known and machine.free is not None else None
+    return Width(dtype=dtype, weights=weights, cache=cache, peak=peak, runs=runs, fits=fits)
+
+
+def _work(spec: DecoderSpec, context: int, element: float, *, kept: bool) -> int:
+    """Roughly what one forward holds besides: streams, the MLP's inside, scores, logits."""
+    new = min(context, PREFILL_CHUNK) if kept else context
+    inner = spec.intermediate_size
+    if spec.experts is not None:
+        inner = max(inner, spec.experts.intermediate_size)
+    attention = (spec.num_heads + 2 * spec.num_kv_heads) * spec.head_dim
+    streams = new * (4 * spec.hidden_size + max(attention, 3 * inner)) * max(int(element), 2)
+    plain = spec.attn_softcap is not None or spec.sinks
+    scores = spec.num_heads * new * context * 4 if plain else new * context
+    return streams + scores + 3 * spec.vocab_size * 4
+
+
+def _advice(
+    spec: DecoderSpec, machine: Machine, context: int, fits: bool | None, *, kept: bool
+) -> str:
+    if machine.free is None:
+        return "how much memory is free is not known here"
+    if fits:
+        return "it fits"
+    names = [machine.dtype] if DTYPES[machine.dtype] == 2 else [machine.dtype, "bfloat16"]
+    for name in names[1:]:
+        if _width(spec, name, machine, context, kept=kept).fits:
+            return f"--dtype {name} would make it fit"
+    for name in names:
+        longest = _longest(spec, name, machine, kept=kept)
+        if longest is not None and longest < context:
+            flag = f" and --dtype {name}" if name != machine.dtype else ""
+            text = "a prompt and --max-new-tokens that together stay within"
+            return f"{text} {longest:,} tokens{flag} would make it fit"
+    least = min(weight_bytes(spec, DTYPES[name]) for name in RUN)
+    return f"no flag makes it fit: in 16 bits the weights alone are {least:,} bytes"
+
+
+def _longest(spec: DecoderSpec, dtype: str, machine: Machine, *, kept: bool) -> int | None:
+    """The longest text that fits, by halving; None where not even a short one does."""
+    low, high = min(_LEAST_CONTEXT, spec.context), spec.context
+    if not _width(spec, dtype, machine, low, kept=kept).fits:
+        return None
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _width(spec, dtype, machine, middle, kept=kept).fits:
+            low = middle
+        else:
+            high = middle - 1
+    return low

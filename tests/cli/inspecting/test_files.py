@@ -1,0 +1,84 @@
+"""Pages and pictures: well-formed, self-contained, escaped, written whole or not at all."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from llmcli.cli.inspecting.svg import bars, heat_map, lines, page, stacked
+from llmcli.cli.inspecting.table import VIEWS, load_drawing
+from tests.cli.conftest import Invoke
+
+ODD = "<b>&\"'\x1b[2J\n\x00\ufffe"
+DRAWN = [
+    view.name
+    for view in VIEWS
+    if view.needs == "config" and load_drawing(view).pictures is not None
+]
+
+
+def _pictures() -> list[str]:
+    heat = heat_map(ODD, [[0.5, None], [-1.0, 0.0]], rows=[ODD, "b"], columns=["c", ODD])
+    row = bars(ODD, [(ODD, 3.0, ODD), ("x", 0.0, "none")])
+    plot = lines(ODD, [(ODD, [(0, 1), (2, 3)]), ("empty", [])], x=ODD, y=ODD)
+    return [one.document() for one in (heat, row, plot, stacked([heat, row, plot]))]
+
+
+@pytest.mark.parametrize("text", _pictures())
+def test_pictures_are_xml_and_escape_everything(text: str) -> None:
+    root = ElementTree.fromstring(text.encode())
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert not [one for one in root.iter() if one.tag.endswith("}b")]
+    assert "<b>&\"'\\x1b[2J\\n\\x00" in "".join(root.itertext())
+
+
+def test_empty_pictures_can_be_drawn() -> None:
+    for picture in (heat_map("", [], rows=[], columns=[]), bars("", []), lines("", [], x="", y="")):
+        ElementTree.fromstring(picture.document().encode())
+
+
+def test_pages_escape_everything_and_fetch_nothing() -> None:
+    text = page(ODD, [(ODD, ODD, [bars(ODD, [(ODD, 1.0, ODD)])], f"{ODD}\n<pre>")])
+    assert "<b>" not in text
+    assert "\x1b" not in text
+    assert text.count("<pre>") == 1
+    assert not re.search(r"<script|src=|href=|@import|url\(", text)
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_views_with_pictures(invoke: Invoke, name: str) -> None:
+    args = ["inspect-layers", "-m", "stories260k", "--view", name]
+    done = invoke(*args, "--svg", "a.svg", "--html", "a.html")
+    assert done.code == 0
+    assert done.err == "wrote a.svg\nwrote a.html\n"
+    ElementTree.fromstring(Path("a.svg").read_bytes())
+    html = Path("a.html").read_text("utf-8")
+    assert html.startswith("<!doctype html>")
+    assert html.rstrip().endswith("</html>")
+    assert "<svg " in html
+    assert sorted(path.name for path in Path().iterdir()) == ["a.html", "a.svg"]
+
+
+def test_a_failed_write_leaves_what_was_there(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("a.svg").write_text("before")
+
+    def full(self: Path, *args: object, **how: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    done = invoke("inspect-layers", "-m", "stories260k", "--view", "masks", "--svg", "a.svg")
+    assert done.code == 1
+    assert "a.svg cannot be written: No space left on device" in done.err
+    assert [path.name for path in Path().iterdir()] == ["a.svg"]
+    assert Path("a.svg").read_text() == "before"
+
+
+def test_a_device_is_written_to_as_it_is(invoke: Invoke) -> None:
+    done = invoke("inspect-layers", "-m", "stories260k", "--view", "masks", "--svg", "/dev/null")
+    assert done.code == 0
+    assert Path("/dev/null").is_char_device()

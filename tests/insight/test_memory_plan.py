@@ -1,0 +1,126 @@
+"""The plan: sizes by arithmetic, and the flag that makes it fit really does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from llmcli.insight.facts import config_facts
+from llmcli.insight.machine import available_memory, read_bandwidth
+from llmcli.insight.memory_plan import (
+    Machine,
+    MemoryPlan,
+    plan_memory,
+    read_per_token,
+    weight_bytes,
+)
+from llmcli.insight.presets import preset_facts
+from llmcli.model import Decoder
+from llmcli.spec import parameter_shapes, wide_parameters
+from tests.insight.configs import EVERY_ROW, row_facts
+from tests.oracle import Row
+from tests.tiny import TINY
+
+GB = 10**9
+LLAMA = preset_facts("llama-3-8b")
+HERE = Machine(
+    device="cpu",
+    device_reason="asked for",
+    dtype="float32",
+    dtype_reason="asked for",
+    free=None,
+    bandwidth=10e9,
+)
+
+
+def _plan(free: int | None, *, context: int = 4096, dtype: str = "float32") -> MemoryPlan:
+    machine = replace(HERE, free=free, dtype=dtype)
+    return plan_memory(LLAMA, machine, context=context, kept=True)
+
+
+def test_known_sizes() -> None:
+    found = _plan(100 * GB, dtype="bfloat16", context=8192)
+    assert found.weights == 2 * 8_030_261_248
+    assert found.cache == 8192 * 2 * 32 * 8 * 128 * 2
+    assert found.peak == found.weights + found.cache + found.work
+    # All but the embedding's other rows is read for each token.
+    rows = 2 * (128256 - 1) * 4096
+    assert found.read_per_token == found.weights - rows + found.cache
+    assert found.tokens_per_second == 10e9 / found.read_per_token
+
+
+@pytest.mark.parametrize(
+    ("free", "dtype", "told"),
+    [
+        (100 * GB, "float32", "it fits"),
+        (20 * GB, "float32", "--dtype bfloat16 would make it fit"),
+        (33 * GB, "float32", "--dtype bfloat16 would make it fit"),
+        (16_400_000_000, "float32", "tokens and --dtype bfloat16 would make it fit"),
+        (16_400_000_000, "bfloat16", "tokens would make it fit"),
+        (1 * GB, "bfloat16", "no flag makes it fit"),
+        (None, "bfloat16", "not known"),
+    ],
+)
+def test_advice(free: int | None, dtype: str, told: str) -> None:
+    found = _plan(free, dtype=dtype)
+    assert told in found.advice
+    assert found.fits is (None if free is None else told == "it fits")
+
+
+def test_the_advised_length_is_the_longest_that_fits() -> None:
+    found = _plan(16_400_000_000, dtype="bfloat16")
+    (longest,) = [int(word.replace(",", "")) for word in found.advice.split() if word[0].isdigit()]
+    assert _plan(16_400_000_000, dtype="bfloat16", context=longest).fits
+    assert not _plan(16_400_000_000, dtype="bfloat16", context=longest + 1).fits
+
+
+@EVERY_ROW
+def test_weights_take_what_a_filled_decoder_takes(row: Row) -> None:
+    spec = row_facts(row).spec
+    wide = wide_parameters(spec)
+    filled = Decoder.filled(
+        spec,
+        (
+            (name, torch.zeros(shape, dtype=torch.float32 if name in wide else torch.bfloat16))
+            for name, shape in parameter_shapes(spec).items()
+        ),
+    )
+    held = sum(one.nbytes for one in filled.parameters())
+    assert weight_bytes(spec, 2) == held
+    assert read_per_token(spec, 2) <= held
+
+
+def test_idle_experts_are_not_read() -> None:
+    facts = config_facts(
+        "moe",
+        {**TINY, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2},
+    )
+    expert = 3 * TINY["hidden_size"] * TINY["intermediate_size"]
+    rows = (TINY["vocab_size"] - 1) * TINY["hidden_size"]
+    assert weight_bytes(facts.spec, 1) - read_per_token(facts.spec, 1) == 2 * 6 * expert + rows
+
+
+def test_without_a_cache_nothing_is_kept() -> None:
+    found = plan_memory(LLAMA, replace(HERE, free=GB), context=4096, kept=False)
+    assert found.cache == 0
+    assert found.tokens_per_second is None
+    assert found.work > _plan(GB).work
+
+
+def test_free_memory_is_the_least_that_anything_allows(tmp_path: Path) -> None:
+    meminfo, limit, used = (tmp_path / name for name in ("meminfo", "max", "current"))
+    meminfo.write_text("MemTotal: 99 kB\nMemAvailable:    4000 kB\n")
+    assert available_memory(meminfo, ()) == 4_096_000
+    used.write_text("1000\n")
+    for text, free in (("max\n", 4_096_000), ("1500\n", 500), ("900\n", 0)):
+        limit.write_text(text)
+        assert available_memory(meminfo, ((limit, used),)) == free
+    assert available_memory(tmp_path / "none", ()) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_probe_measures_something(dtype: torch.dtype) -> None:
+    assert read_bandwidth(torch.device("cpu"), dtype, most_bytes=1 << 20) > 1e6
