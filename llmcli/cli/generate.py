@@ -7,6 +7,7 @@ from llmcli.cli.bundles import unbundled
 from llmcli.cli.constraining import Constraining
 from llmcli.cli.decoding import Decoding
 from llmcli.cli.explaining import Explaining
+from llmcli.engine.settings import Flags
 
 
 @unbundled
@@ -19,6 +20,7 @@ def generate(
     decoding: Decoding,
     constraining: Constraining,
     ending: options.Ending,
+    compare: options.Compare = None,
     echo: options.Echo = False,
     raw_output: options.RawOutput = False,
     json: options.Json = False,
@@ -34,17 +36,27 @@ def generate(
     template answers; a base model, or any model with --raw, continues.
     """
     from llmcli.cli.answering import Show, answer
+    from llmcli.cli.comparing import compare_arms
     from llmcli.cli.prompt_input import read_prompt
     from llmcli.cli.running import Request
 
     show = Show(echo=echo, json=json, raw_output=raw_output, verbose=verbose)
-    request = Request(
-        flags=decoding.flags(),
-        loading=loading,
-        prompting=prompting,
-        ending=ending,
-        grammar=constraining.read(),
-        logprobs=logprobs,
-        explain=explaining.count(),
-    )
-    return answer(request, lambda: read_prompt(prompt, file), show)
+    grammar = constraining.read()
+
+    def ask(flags: Flags) -> Request:
+        return Request(
+            flags=flags,
+            loading=loading,
+            prompting=prompting,
+            ending=ending,
+            grammar=grammar,
+            logprobs=logprobs,
+            explain=explaining.count(),
+        )
+
+    def read() -> str:
+        return read_prompt(prompt, file)
+
+    if compare is not None:
+        return compare_arms(compare, decoding.flags(), ask, read, show)
+    return answer(ask(decoding.flags()), read, show)

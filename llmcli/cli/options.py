@@ -14,6 +14,7 @@ from llmcli import __version__
 from llmcli.checkpoint.escape import printable
 from llmcli.cli import terminal
 from llmcli.cli.prompt_input import utf8_argument
+from llmcli.engine.arms import NAMES as ARMS
 from llmcli.errors import UsageError
 
 EarlyStoppingChoice = Literal["on", "off", "never"]
@@ -273,6 +274,17 @@ Seed = Annotated[
         help="Makes sampling repeatable [default: a new one each time; -v shows it].",
         panel=CHOICE,
         parser=_whole("--seed"),
+    ),
+]
+
+Compare = Annotated[
+    str | None,
+    value_option(
+        "--compare",
+        metavar="ARM,ARM...",
+        help=f"The same prompt in several ways, side by side: {', '.join(ARMS)}. "
+        "Some take a value, as in top-p=0.8.",
+        panel=CHOICE,
     ),
 ]
 

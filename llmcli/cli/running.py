@@ -17,8 +17,9 @@ from llmcli.errors import UsageError
 from llmcli.text.grammar import Grammar
 
 if TYPE_CHECKING:
-    from llmcli.engine.engine import Engine
+    from llmcli.engine.engine import Engine, GenerateOptions
     from llmcli.engine.generation import Generation
+    from llmcli.engine.prompt import Prompt
 
 # Far above this the process would die without a word when it starts the threads.
 _MOST_THREADS = 1024
@@ -133,14 +134,11 @@ def load_found(resolved: Resolved, loading: Loading, *, template: Path | None = 
     return engine
 
 
-def start(request: Request, text: str) -> Run:
-    """Everything up to the first token. Cheap checks come before the weights are read."""
-    resolved, engine = load_engine(request.loading, template=request.prompting.template)
-    from llmcli.engine.engine import GenerateOptions
+def make_prompt(engine: Engine, prompting: Prompting, text: str) -> Prompt:
+    """The prompt's ids, in the chat template where that applies."""
     from llmcli.engine.prompt import PromptRequest
 
-    prompting, ending = request.prompting, request.ending
-    prompt = engine.prompt(
+    return engine.prompt(
         PromptRequest(
             text=text,
             system=prompting.system,
@@ -149,21 +147,31 @@ def start(request: Request, text: str) -> Run:
             parse_special=prompting.parse_special,
         )
     )
-    prefill = StepProgress("reading the prompt")
-    generation = engine.generate(
-        prompt,
-        GenerateOptions(
-            flags=request.flags,
-            cache=request.loading.cache_kind,
-            stop_strings=tuple(ending.stop or ()),
-            ignore_eos=ending.ignore_eos,
-            show_special=ending.show_special,
-            top_logprobs=request.logprobs or 0,
-            explain=request.explain,
-            grammar=request.grammar,
-        ),
-        on_prefill=prefill,
+
+
+def generate_options(request: Request) -> GenerateOptions:
+    """As the engine takes them."""
+    from llmcli.engine.engine import GenerateOptions
+
+    ending = request.ending
+    return GenerateOptions(
+        flags=request.flags,
+        cache=request.loading.cache_kind,
+        stop_strings=tuple(ending.stop or ()),
+        ignore_eos=ending.ignore_eos,
+        show_special=ending.show_special,
+        top_logprobs=request.logprobs or 0,
+        explain=request.explain,
+        grammar=request.grammar,
     )
+
+
+def start(request: Request, text: str) -> Run:
+    """Everything up to the first token. Cheap checks come before the weights are read."""
+    resolved, engine = load_engine(request.loading, template=request.prompting.template)
+    prompt = make_prompt(engine, request.prompting, text)
+    prefill = StepProgress("reading the prompt")
+    generation = engine.generate(prompt, generate_options(request), on_prefill=prefill)
     for warning in generation.settings.warnings:
         terminal.note(f"warning: {warning}")
     return Run(request, resolved, engine, generation, prefill)

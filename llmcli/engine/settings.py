@@ -6,7 +6,7 @@ Must not know torch, files or terminals: it gets parsed values and returns value
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, NoReturn
 
 from llmcli.checkpoint.escape import printable
@@ -303,3 +303,11 @@ def _unmet(file: Mapping[str, Any]) -> tuple[str, ...]:
     if not asked:
         return ()
     return (f"generation_config.json asks for what llmcli does not do: {', '.join(asked)}",)
+
+
+def unread(flags: Flags) -> tuple[str, ...]:
+    """The settings given that the strategy of these flags, which must be named, does not read."""
+    assert flags.strategy is not None
+    read = reads(flags.strategy, sampling=_asks(flags)) | {"strategy", "max_new_tokens"}
+    given = (one.name for one in fields(flags) if getattr(flags, one.name) is not None)
+    return tuple(key for key in given if key not in read)

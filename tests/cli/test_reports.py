@@ -86,7 +86,16 @@ def test_every_option_and_its_source(invoke: Invoke, model: str) -> None:
     assert plain["model"]["source"] == "flag"
     # An option added later has to be told as well.
     declared = {name for name in vars(options) if hasattr(vars(options)[name], "__metadata__")}
-    elsewhere = {"PromptText", "PromptFile", "Echo", "RawOutput", "Json", "Verbose", "Debug"}
+    elsewhere = {
+        "Compare",
+        "PromptText",
+        "PromptFile",
+        "Echo",
+        "RawOutput",
+        "Json",
+        "Verbose",
+        "Debug",
+    }
     other = {"Version", "GgufFile", "OutDir", "ConvertDtype", "PullName", "Revision", "Force"}
     assert {_snake(name) for name in declared - elsewhere - other} == {
         *GIVEN,
