@@ -281,8 +281,8 @@ Compare = Annotated[
     str | None,
     value_option(
         "--compare",
-        metavar="ARM,ARM...",
-        help=f"The same prompt in several ways, side by side: {', '.join(ARMS)}. "
+        metavar="ARMS",
+        help=f"The same prompt in several ways (A,B,C), side by side: {', '.join(ARMS)}. "
         "Some take a value, as in top-p=0.8.",
         panel=CHOICE,
     ),
