@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from llmcli.chat.events import Begun, Event, Moved, Spoken
+from llmcli.chat.events import Begun, Event, Moved, Spoken, is_branch_name
 from llmcli.chat.turn import Place, Row, Said, Turn
 from llmcli.errors import UsageError
 from llmcli.text.chat_prompt import Message
 
 FIRST_BRANCH = "main"
+# More than any turn's number has, and few enough for int().
+_MOST_DIGITS = 18
 
 
 class Conversation:
@@ -22,32 +24,18 @@ class Conversation:
     A change of it holds from the next turn on. `undo`, `regen` and `edit` keep it; `goto` brings
     back the one that the turn was said under, or that the branch was left with.
 
-    `journal` is told of each event after it holds here; what it raises is passed on, and the
-    event holds all the same.
+    After each change `journal` is given all events; what it raises is passed on, and the change
+    holds all the same.
     """
 
-    def __init__(self, begun: Begun, *, journal: Callable[[Event], None] | None = None) -> None:
+    def __init__(self, begun: Begun) -> None:
         self.begun = begun
         self.events: list[Event] = []
         self.turns: list[Turn] = []
         self.branches: dict[str, Place] = {FIRST_BRANCH: Place(system=begun.system)}
         self.branch: str | None = FIRST_BRANCH
         self.place = Place(system=begun.system)
-        self._journal = journal
-
-    @classmethod
-    def replay(
-        cls,
-        begun: Begun,
-        events: Sequence[Event],
-        *,
-        journal: Callable[[Event], None] | None = None,
-    ) -> Conversation:
-        """The conversation that these events made. Raises ValueError at one that cannot follow."""
-        made = cls(begun, journal=journal)
-        for event in events:
-            made.apply(event)
-        return made
+        self.journal: Callable[[Sequence[Event]], None] | None = None
 
     @property
     def tip(self) -> Turn | None:
@@ -107,7 +95,7 @@ class Conversation:
 
     def fork(self, name: str) -> None:
         """Begin the branch `name` here, and go on in it; the branch left keeps its place."""
-        if not name or not name.isprintable() or name.isdecimal() or name != name.strip():
+        if not is_branch_name(name):
             raise UsageError(
                 f"{name!r} cannot name a branch",
                 hint="take printable characters, not all of them digits",
@@ -124,7 +112,7 @@ class Conversation:
         if where in self.branches:
             self._move(self.branches[where], where)
             return
-        if not where.isdecimal():
+        if not where.isdecimal() or len(where) > _MOST_DIGITS:
             raise UsageError(
                 f"there is no branch {where!r}; there are {', '.join(self.branches)}",
                 hint="give one of these names, or a turn's number",
@@ -200,8 +188,8 @@ class Conversation:
 
     def _do(self, event: Event) -> None:
         self.apply(event)
-        if self._journal is not None:
-            self._journal(event)
+        if self.journal is not None:
+            self.journal(self.events)
 
     def _move(self, place: Place, branch: str | None) -> None:
         self._do(Moved(place=place, branch=branch))

@@ -12,8 +12,9 @@ from typing import Any
 from llmcli.chat.turn import ENDINGS, Place, Said
 
 FORMAT = 1
-# The first line of every file begins so.
+# How the first line of every file begins, and how the others do.
 FIRST_WORDS = '{"llmcli_chat":'
+LINE_STARTS = ('{"parent":', '{"goto":')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +79,21 @@ def parse_event(line: str) -> Event:
     if "goto" in value:
         _keys(value, "goto", "branch", "system")
         place = Place(turn=_number(value, "goto"), system=_text_or_none(value, "system"))
-        return Moved(place=place, branch=_text_or_none(value, "branch"))
+        branch = _text_or_none(value, "branch")
+        if branch is not None and not is_branch_name(branch):
+            raise ValueError(f"{branch!r} cannot name a branch")
+        return Moved(place=place, branch=branch)
     names = [one.name for one in fields(Said)]
     _keys(value, "parent", *names)
     if value["ended"] not in ENDINGS:
         raise ValueError(f"ended is {value['ended']!r}, not one of {', '.join(ENDINGS)}")
     said = Said(ended=value["ended"], **{n: _text(value, n) for n in names if n != "ended"})
     return Spoken(parent=_number(value, "parent"), said=said)
+
+
+def is_branch_name(name: str) -> bool:
+    """Printable, not all digits (those are turns), and without spaces at its ends."""
+    return bool(name) and name.isprintable() and not name.isdecimal() and name == name.strip()
 
 
 def _object(line: str) -> dict[str, Any]:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal, get_args
 
 # As a token's finish reason; `cut` is a reply that the user broke off.
 Ended = Literal["stop", "length", "context", "cut"]
 ENDINGS: tuple[Ended, ...] = get_args(Ended)
+
+
+def now() -> str:
+    """This second, ISO 8601 with its offset."""
+    return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
