@@ -5,84 +5,30 @@ Must not know terminals, nor how a conversation is stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import replace
 
+from llmcli.chat.budget import Budget, Overflow, fit
 from llmcli.chat.conversation import Conversation
-from llmcli.chat.turn import Turn
-from llmcli.engine.engine import Engine, GenerateOptions
+from llmcli.chat.turn import Ended, Said, now
+from llmcli.engine.chat_turn import ChatOptions, Done, Meter, Prepared, Reply
+from llmcli.engine.engine import Engine
 from llmcli.engine.generation import Generation
+from llmcli.engine.pool import SessionPool
 from llmcli.engine.prompt import Prompt
-from llmcli.engine.settings import Settings
+from llmcli.engine.settings import Settings, resolve_settings
+from llmcli.errors import GenerationError, StorageError, UsageError
+from llmcli.generation.reads import reads
+from llmcli.text.chat_prompt import ChatPrompt, build_chat_ids
+from llmcli.text.detokenizer import Detokenizer, hidden_ids
+from llmcli.text.stop_strings import StopStrings
+from llmcli.text.stream import stream_text
+from llmcli.text.system_role import require_system_role
 
-Overflow = Literal["drop-oldest", "stop"]
+__all__ = ["Chat", "ChatOptions", "Done", "Meter", "Overflow", "Prepared", "Reply"]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatOptions:
-    """`generate.cache` none is `--no-kv-cache`; `generate.top_logprobs` is raised as `top` needs.
-
-    `overflow` says what becomes of a history that the context cannot hold.
-    """
-
-    generate: GenerateOptions = field(default_factory=GenerateOptions)
-    overflow: Overflow = "drop-oldest"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Meter:
-    """Tokens of the context: `used` by a prompt, `reserve` kept for the reply to it."""
-
-    used: int
-    context: int
-    reserve: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """A turn that can be run: nothing has been computed or changed yet.
-
-    `dropped` are the turns, oldest first, that the model will not see; `newly_dropped` those
-    among them that the turn before still saw, so that a warning need name each only once.
-    """
-
-    user: str
-    parent: int | None
-    prompt: Prompt
-    meter: Meter
-    dropped: tuple[Turn, ...] = ()
-    newly_dropped: tuple[Turn, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """A turn that is in the conversation now, and what it cost.
-
-    `kept` prompt tokens were in a cache, `prefilled` were computed, `new` generated; `rate` is
-    new tokens a second after the first, None for fewer than two.
-    """
-
-    turn: Turn
-    kept: int
-    prefilled: int
-    new: int
-    rate: float | None
-    meter: Meter
-    generation: Generation
-
-
-class Reply:
-    """A running turn: iterate it once for the pieces of text; then `commit`, `cut` or `rollback`.
-
-    `generation` has ids, logprobs, statistics and the settings in use.
-    """
-
-    prepared: Prepared
-    generation: Generation
-
-    def __iter__(self) -> Iterator[str]:
-        raise NotImplementedError
+# How many candidates of each token are kept for `top`.
+CANDIDATES = 10
 
 
 class Chat:
@@ -91,8 +37,8 @@ class Chat:
     A turn is `prepare` (or `prepare_again`, `prepare_edit`), `run`, then one of `commit`, `cut`
     and `rollback`. Until commit or cut the conversation is as it was.
 
-    Raises UsageError where the checkpoint has no chat template; nothing else is guessed in its
-    place.
+    Each prompt is the template's rendering of the whole history, replies as text, so a turn equals
+    that of a fresh process; caches spare the ids that a prompt shares with earlier ones.
     """
 
     def __init__(
@@ -103,94 +49,252 @@ class Chat:
         *,
         model: str,
     ) -> None:
-        """`model` is the name that turns are recorded under."""
-        raise NotImplementedError
+        """`model` is the name that turns are recorded under.
 
-    engine: Engine
-    conversation: Conversation
-    options: ChatOptions
-    model: str
+        Raises UsageError where the checkpoint has no chat template, and nothing else is guessed
+        in its place; TemplateError where the template has no place for the system message.
+        """
+        self.engine = engine
+        self.conversation = conversation
+        self.options = options or ChatOptions()
+        self.model = model
+        self._check(engine, conversation.system, self.options)
+        self._pool = self._new_pool()
+        self._left_out: frozenset[int] = frozenset()
+        self._last: Reply | None = None
 
     # Turns
 
     def prepare(self, user: str) -> Prepared:
-        """The next turn. Raises GenerationError with the numbers where it cannot fit, TemplateError
-        where the template refuses it."""
-        raise NotImplementedError
+        """The next turn. Raises GenerationError with the numbers where it cannot fit, and
+        TemplateError where the template refuses it."""
+        return self._prepare(user, self.conversation.place.turn)
 
     def prepare_again(self) -> Prepared:
         """The last turn's message once more, for another reply: a sibling of it (`/regen`)."""
-        raise NotImplementedError
+        last = self.conversation.tip
+        if last is None:
+            raise UsageError("there is no turn to answer anew", hint="say something first")
+        return self._prepare(last.said.user, last.parent)
 
     def prepare_edit(self, number: int, user: str) -> Prepared:
         """A sibling of turn `number` with another message (`/edit N`)."""
-        raise NotImplementedError
+        return self._prepare(user, self.conversation.turn(number).parent)
 
     def run(
         self, prepared: Prepared, *, on_prefill: Callable[[int, int], None] | None = None
     ) -> Reply:
         """A reply that has not begun; iterating it runs it."""
-        raise NotImplementedError
+        session = self._pool.take(prepared.prompt.ids, after=prepared.parent)
+        options = self.options.generate
+        if "top_logprobs" in reads(self.settings().strategy):
+            options = replace(options, top_logprobs=max(options.top_logprobs, CANDIDATES))
+        generation = self.engine.generate(
+            prepared.prompt, options, session=session, on_prefill=on_prefill
+        )
+        self._left_out = frozenset(turn.number for turn in prepared.dropped)
+        return Reply(prepared, generation, session)
 
     def commit(self, reply: Reply) -> Done:
         """Put the finished turn into the conversation."""
-        raise NotImplementedError
+        generation = reply.generation
+        ended: Ended = "cut"
+        if generation.finish_reason != "interrupted":
+            ended = generation.finish_reason
+        said = Said(
+            user=reply.prepared.user,
+            reply=self._reply_text(generation),
+            ended=ended,
+            time=now(),
+            model=self.model,
+            strategy=generation.settings.strategy,
+        )
+        unsaved = None
+        try:
+            self.conversation.add(said, parent=reply.prepared.parent)
+        except StorageError as error:
+            unsaved = error
+        turn = self.conversation.turns[-1]
+        self._pool.mark(reply.session, turn.number)
+        self._last = reply
+        stats = generation.stats
+        return Done(
+            turn=turn,
+            kept=stats.prompt_tokens - stats.prefilled_tokens if stats.new_tokens else 0,
+            prefilled=stats.prefilled_tokens,
+            new=stats.new_tokens,
+            rate=stats.decode_rate,
+            meter=replace(reply.prepared.meter, used=stats.prompt_tokens + stats.new_tokens),
+            generation=generation,
+            unsaved=unsaved,
+        )
 
     def cut(self, reply: Reply) -> Done | None:
-        """After Ctrl-C: keep what was generated, marked as cut. None where there was no text yet:
-        then the turn is rolled back. `done.turn.said.reply` is the whole text, of which the end may
-        not have been shown."""
-        raise NotImplementedError
+        """After Ctrl-C: keep what was generated, marked as cut.
 
-    def rollback(self, reply: Reply) -> None:
-        """After an error: the conversation stays as it was before the turn."""
-        raise NotImplementedError
+        None where there was no text yet: then the turn is rolled back. `done.turn.said.reply` is
+        the whole text, of which the end may not have been shown.
+        """
+        reply.generation.finish()
+        if not reply.generation.text:
+            self.rollback(reply)
+            return None
+        return self.commit(reply)
+
+    def rollback(self, reply: Reply) -> None:  # noqa: ARG002
+        """After an error: the conversation stays as it was before the turn.
+
+        The caches need no more than the ids that they hold to be right the next time.
+        """
+        self._last = None
 
     # What may change between turns
 
     def change(self, options: ChatOptions) -> None:
-        """Use these from the next turn on. Raises UsageError, and changes nothing, where they
-        contradict each other or the checkpoint."""
-        raise NotImplementedError
+        """Use these from the next turn on.
+
+        Raises UsageError, and changes nothing, where they contradict each other or the checkpoint.
+        """
+        self._check(self.engine, None, options)
+        cache = self.options.generate.cache
+        self.options = options
+        if options.generate.cache != cache:
+            self._pool = self._new_pool()
 
     def set_cache(self, on: bool) -> None:
         """With False each token is computed from all before it; what was cached is given up."""
-        raise NotImplementedError
+        kind = self.options.generate.cache
+        wanted = ("auto" if kind == "none" else kind) if on else "none"
+        generate = replace(self.options.generate, cache=wanted)
+        self.change(replace(self.options, generate=generate))
 
     def set_system(self, text: str | None) -> None:
-        """As Conversation.set_system, after a look whether the template takes a system message:
-        raises TemplateError where it refuses one, or leaves it out in silence."""
-        raise NotImplementedError
+        """As Conversation.set_system, after a look whether the template takes a system message.
+
+        Raises TemplateError where it refuses one, or would leave it out in silence.
+        """
+        self._check(self.engine, text, self.options)
+        self.conversation.set_system(text)
 
     def switch_model(self, engine: Engine, *, model: str) -> None:
-        """Go on with another checkpoint. Raises, and changes nothing, where it has no template."""
-        raise NotImplementedError
+        """Go on with another checkpoint.
+
+        Raises, and changes nothing, where it has no template, or none for the system message.
+        """
+        self._check(engine, self.conversation.system, self.options)
+        self.engine, self.model = engine, model
+        self._pool = self._new_pool()
+        self._last = None
 
     def switch_conversation(self, conversation: Conversation) -> None:
         """Go on with another conversation (`/load`); caches stay, for what both share."""
-        raise NotImplementedError
+        self._check(self.engine, conversation.system, self.options)
+        self.conversation = conversation
+        self._pool.forget_turns()
+        self._left_out = frozenset()
+        self._last = None
 
     # What a user may ask
 
     def settings(self) -> Settings:
-        """What the next turn would run with, each value with its source."""
-        raise NotImplementedError
+        """What the next turn would run with, each value with its source.
+
+        A seed that is not given is 0 here, and drawn for each turn.
+        """
+        return resolve_settings(self.options.generate.flags, self.engine.defaults, fresh_seed=0)
 
     def meter(self) -> Meter:
         """How full the context is with the conversation as it stands, no new message in it."""
-        raise NotImplementedError
+        path = self.conversation.path()
+        budget = self._budget()
+        used = 0
+        if path:
+            gone = sum(turn.number in self._left_out for turn in path[:-1])
+            used = len(self._render(path[-1].number, drop=gone, user=None).ids)
+        return Meter(used=used, context=budget.context, reserve=budget.reserve)
 
     def tokens(self, text: str) -> list[tuple[int, str]]:
         """The ids of a text, each with its own text. Control tokens typed in it are text."""
-        raise NotImplementedError
+        tokenizer = self.engine.tokenizer
+        ids = tokenizer.encode_raw(text, bos=False)
+        return [(token, tokenizer.token_text(token)) for token in ids]
 
     def top(self) -> list[tuple[int, str, float]]:
         """The likeliest candidates (id, text, logprob) for the last token of the last reply.
 
         Raises UsageError where there is none, or where the strategy does not report them.
         """
-        raise NotImplementedError
+        if self._last is None or not self._last.generation.tokens:
+            raise UsageError("there is no token yet", hint="candidates are those of a reply")
+        generation = self._last.generation
+        top = generation.tokens[-1].top
+        if not top:
+            raise UsageError(
+                f"strategy {generation.settings.strategy} does not report candidates",
+                hint="use another strategy for the next turn",
+            )
+        text = self.engine.tokenizer.token_text
+        return [(token, text(token), logprob) for token, logprob in top]
 
     def caches(self) -> list[tuple[int, int]]:
-        """Of each cache held: tokens and bytes."""
-        raise NotImplementedError
+        """Of each cache held: tokens and bytes, the one used last first."""
+        return self._pool.sizes()
+
+    def _prepare(self, user: str, parent: int | None) -> Prepared:
+        self._check(self.engine, self.conversation.system, self.options)
+        history = () if parent is None else self.conversation.path(parent)
+        rendered: dict[int, ChatPrompt] = {}
+
+        def count(drop: int) -> int:
+            rendered[drop] = self._render(parent, drop=drop, user=user)
+            return len(rendered[drop].ids)
+
+        budget = self._budget()
+        found = fit(len(history), count, budget=budget, overflow=self.options.overflow)
+        prompt = rendered[found.drop]
+        if not prompt.ids:
+            raise GenerationError(
+                "the chat template makes no tokens of this conversation",
+                hint="give another one with --template",
+            )
+        dropped = history[: found.drop]
+        return Prepared(
+            user=user,
+            parent=parent,
+            prompt=Prompt(tuple(prompt.ids), prompt.text, is_chat=True),
+            meter=Meter(used=found.used, context=budget.context, reserve=budget.reserve),
+            dropped=dropped,
+            newly_dropped=tuple(turn for turn in dropped if turn.number not in self._left_out),
+        )
+
+    def _render(self, parent: int | None, *, drop: int, user: str | None) -> ChatPrompt:
+        return build_chat_ids(
+            self.engine.tokenizer,
+            self.engine.chat_template(),
+            self.conversation.messages(parent=parent, drop=drop, user=user),
+            add_generation_prompt=user is not None,
+        )
+
+    def _budget(self) -> Budget:
+        return Budget.of(self.engine.loaded.spec.context, self.settings().max_new_tokens)
+
+    def _reply_text(self, generation: Generation) -> str:
+        """What later prompts hold, which special tokens that were shown must not change."""
+        options = self.options.generate
+        if not options.show_special:
+            return generation.text
+        ending = [stop.id for stop in self.engine.stop_ids]
+        hidden = hidden_ids(self.engine.tokenizer, ending, show_special=False)
+        detokenizer = Detokenizer(self.engine.tokenizer, generation.prompt.ids, hidden=hidden)
+        return "".join(stream_text(generation.ids, detokenizer, StopStrings(options.stop_strings)))
+
+    def _new_pool(self) -> SessionPool:
+        return SessionPool(lambda: self.engine.session(self.options.generate.cache))
+
+    @staticmethod
+    def _check(engine: Engine, system: str | None, options: ChatOptions) -> None:
+        template = engine.chat_template()
+        if system is not None:
+            require_system_role(engine.tokenizer, template)
+        resolve_settings(options.generate.flags, engine.defaults, fresh_seed=0)
+        StopStrings(options.generate.stop_strings)

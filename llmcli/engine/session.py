@@ -49,6 +49,13 @@ class Session:
         most = min(len(self.held), len(ids) - 1)
         return next((at for at in range(most) if self.held[at] != ids[at]), max(most, 0))
 
+    def reusable(self, ids: Sequence[int]) -> int:
+        """How many of `ids` would be spared: none where the cache cannot be cut back to them."""
+        shared = self.shared(ids)
+        if self._cache is None or not self._cache.can_rewind(self._cache.length - shared):
+            return 0
+        return shared
+
     def stepper(
         self,
         ids: Sequence[int],
