@@ -59,8 +59,9 @@ def reason(error: Exception) -> str:
 def write_all(file: int, data: bytes) -> None:
     """Every byte, and on the disk itself."""
     view = memoryview(data)
-    while view:
-        view = view[os.write(file, view) :]
+    with os.fdopen(file, "wb", buffering=0, closefd=False) as out:
+        while view:
+            view = view[out.write(view) :]
     os.fsync(file)
 
 
