@@ -270,7 +270,7 @@ class Chat:
     def _render(self, parent: int | None, *, drop: int, user: str | None) -> ChatPrompt:
         return build_chat_ids(
             self.engine.tokenizer,
-            self.engine.chat_template(),
+            self.engine.reader.chat_template(),
             self.conversation.messages(parent=parent, drop=drop, user=user),
             add_generation_prompt=user is not None,
         )
@@ -293,8 +293,9 @@ class Chat:
 
     @staticmethod
     def _check(engine: Engine, system: str | None, options: ChatOptions) -> None:
-        template = engine.chat_template()
+        template = engine.reader.chat_template()
         if system is not None:
             require_system_role(engine.tokenizer, template)
         resolve_settings(options.generate.flags, engine.defaults, fresh_seed=0)
+        engine.session(options.generate.cache)
         StopStrings(options.generate.stop_strings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from llmcli.engine.prompt import Prompt, PromptRequest, build_prompt
-from llmcli.errors import GenerationError, TemplateError
+from llmcli.errors import GenerationError, TemplateError, UsageError
 from llmcli.text.chat_template import ChatTemplate, find_template, read_template
 from llmcli.text.tokenizer import Tokenizer
 
@@ -15,6 +15,7 @@ class Reader:
 
     def __init__(self, folder: Path, *, template: Path | None = None) -> None:
         """Raises LlmcliError; what is wrong with the folder's own template waits for its use."""
+        self._folder = folder
         self.tokenizer = Tokenizer.load(folder)
         self._error: TemplateError | None = None
         self.template: ChatTemplate | None
@@ -22,6 +23,17 @@ class Reader:
             self.template, self._error = _own_template(folder)
         else:
             self.template = _given_template(template)
+
+    def chat_template(self) -> ChatTemplate:
+        """Raises TemplateError where it is damaged, UsageError where there is none at all."""
+        if self._error is not None:
+            raise self._error
+        if self.template is None:
+            raise UsageError(
+                f"{self._folder.name} has no chat template, so it is no chat model",
+                hint="--template FILE gives it one; `llmcli generate` continues a text without",
+            )
+        return self.template
 
     def prompt(self, request: PromptRequest, *, context: int) -> Prompt:
         """The prompt's ids, checked against the context."""
