@@ -38,10 +38,14 @@ def answer(request: Request, read_prompt: Callable[[], str], show: Show) -> int:
     run = start(request, read_prompt())
     if show.verbose:
         _tell(report.setup_lines(run))
-    code = _stream(run, None if show.json else output, echo=show.echo)
+    several = (request.flags.num_return or 1) > 1
+    code = _stream(run, None if show.json or several else output, echo=show.echo)
     if show.json:
         terminal.print_json(report.as_json(run))
     else:
+        if several and code == 0:
+            output.write("\n".join(report.blocks(run, echo=show.echo)))
+            output.end()
         if request.logprobs is not None:
             _tell(report.logprob_lines(run))
         if (steps := run.generation.explanation) is not None:
@@ -94,6 +98,7 @@ def _stream(run: Run, output: terminal.Answer | None, *, echo: bool) -> int:
             raise
         return interrupts.INTERRUPTED
     finally:
-        run.prefill.finish()
+        for bar in run.bars:
+            bar.finish()
     shown.end()
     return 0

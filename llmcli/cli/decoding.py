@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Annotated
+from typing import Annotated, Any
 
+from llmcli.checkpoint.escape import printable
 from llmcli.cli import options
 from llmcli.cli.options import (
     EarlyStoppingChoice,
     number_option,
     one_of,
+    text_parser,
     value_option,
     whole_option,
 )
 from llmcli.engine.settings import Flags
+from llmcli.errors import UsageError
 
 FILTERS = "Sampling, further filters"
 PENALTIES = "Penalties"
 STRATEGIES = "Settings of single strategies"
+
+
+def _layers(text: str) -> str | tuple[int, ...]:
+    if text in ("low", "high"):
+        return text
+    try:
+        return tuple(int(one) for one in text.split(","))
+    except ValueError:
+        raise UsageError(
+            f"--dola-layers is {printable(repr(text), 60)}; it must be low, high or numbers "
+            "with commas between",
+            hint="such as --dola-layers 0,2,4; 0 is the embedding",
+        ) from None
+
 
 TypicalP = Annotated[
     float | None,
@@ -133,6 +150,70 @@ MinNewTokens = Annotated[
     int | None,
     whole_option("--min-new-tokens", "N", "No end token before N new tokens.", PENALTIES),
 ]
+LogitBias = Annotated[
+    list[str] | None,
+    value_option(
+        "--logit-bias",
+        metavar="TOKEN=X",
+        help="Add X to the logit of a token: its id, or its text; repeatable.",
+        panel=PENALTIES,
+        parser=text_parser("--logit-bias"),
+    ),
+]
+Suppress = Annotated[
+    list[str] | None,
+    value_option(
+        "--suppress",
+        metavar="TOKEN",
+        help="Never say a token: its id, or its text; repeatable.",
+        panel=PENALTIES,
+        parser=text_parser("--suppress"),
+    ),
+]
+GuidanceScale = Annotated[
+    float | None,
+    number_option(
+        "--guidance-scale",
+        "X",
+        "Greedy and sampling: towards the prompt, away from the negative one; 1 is off.",
+        STRATEGIES,
+    ),
+]
+NegativePrompt = Annotated[
+    str | None,
+    value_option(
+        "--negative-prompt",
+        metavar="TEXT",
+        help="What guidance leads away from [default: the prompt's last token alone].",
+        panel=STRATEGIES,
+        parser=text_parser("--negative-prompt"),
+    ),
+]
+NumReturn = Annotated[
+    int | None,
+    whole_option(
+        "--num-return", "N", "Beam search: print the N best texts [default: 1].", STRATEGIES
+    ),
+]
+DraftModel = Annotated[
+    str | None,
+    value_option(
+        "--draft-model",
+        metavar="MODEL",
+        help="Speculative decoding: a smaller model with the same tokenizer that guesses.",
+        panel=STRATEGIES,
+    ),
+]
+DolaLayers = Annotated[
+    Any,
+    value_option(
+        "--dola-layers",
+        metavar="low|high|1,3,..",
+        help="DoLa: the earlier layers to contrast with, 0 being the embedding [default: low].",
+        panel=STRATEGIES,
+        parser=_layers,
+    ),
+]
 NumBeams = Annotated[
     int | None,
     whole_option("--num-beams", "N", "Beam search: keep N continuations [default: 4].", STRATEGIES),
@@ -169,7 +250,7 @@ NumDraftTokens = Annotated[
     whole_option(
         "--num-draft-tokens",
         "N",
-        "Prompt lookup: guess N tokens at a time [default: 5].",
+        "Prompt lookup, speculative: guess N tokens at a time [default: 5].",
         STRATEGIES,
     ),
 ]
@@ -232,15 +313,24 @@ class Decoding:
     dry_base: DryBase = None
     dry_allowed_length: DryAllowedLength = None
     min_new_tokens: MinNewTokens = None
+    logit_bias: LogitBias = None
+    suppress: Suppress = None
+    guidance_scale: GuidanceScale = None
+    negative_prompt: NegativePrompt = None
     num_beams: NumBeams = None
     num_beam_groups: NumBeamGroups = None
     diversity_penalty: DiversityPenalty = None
     length_penalty: LengthPenalty = None
+    early_stopping: EarlyStopping = None
+    num_return: NumReturn = None
+    draft_model: DraftModel = None
     num_draft_tokens: NumDraftTokens = None
     penalty_alpha: PenaltyAlpha = None
     num_candidates: NumCandidates = None
-    early_stopping: EarlyStopping = None
+    dola_layers: DolaLayers = None
 
     def flags(self) -> Flags:
         """As the engine takes them."""
-        return Flags(**{one.name: getattr(self, one.name) for one in fields(Flags)})
+        given: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(Flags)}
+        lists = {key: tuple(value) for key, value in given.items() if isinstance(value, list)}
+        return Flags(**given | lists)

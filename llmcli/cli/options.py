@@ -18,8 +18,9 @@ from llmcli.engine.arms import NAMES as ARMS
 from llmcli.errors import UsageError
 
 EarlyStoppingChoice = Literal["on", "off", "never"]
-# `speculative` is left out until a draft model can be given.
-StrategyChoice = Literal["greedy", "sample", "beam", "contrastive", "dola", "prompt-lookup"]
+StrategyChoice = Literal[
+    "greedy", "sample", "beam", "contrastive", "dola", "prompt-lookup", "speculative"
+]
 DtypeChoice = Literal["auto", "float32", "bfloat16", "float16"]
 CacheChoice = Literal["growing", "ring", "static", "quantized-8", "quantized-4", "offloaded"]
 StoredDtype = Literal["float16", "bfloat16", "float32"]
@@ -93,7 +94,8 @@ def _number(name: str) -> Callable[[str], float]:
     return _parser(name, float, "a number")
 
 
-def _text(name: str) -> Callable[[str], str]:
+def text_parser(name: str) -> Callable[[str], str]:
+    """A parser for any text that is valid UTF-8."""
     return partial(utf8_argument, name)
 
 
@@ -109,7 +111,7 @@ def whole_option(name: str, metavar: str, help: str, panel: str) -> object:  # n
 
 def text_option(name: str, metavar: str, help: str, panel: str) -> object:  # noqa: A002
     """An option that takes a text."""
-    return value_option(name, metavar=metavar, help=help, panel=panel, parser=_text(name))
+    return value_option(name, metavar=metavar, help=help, panel=panel, parser=text_parser(name))
 
 
 def one_of(name: str, choices: object) -> Callable[[str], str]:
@@ -129,7 +131,7 @@ PromptText = Annotated[
     typer.Argument(
         show_default=False,
         metavar="PROMPT",
-        parser=_text("the prompt"),
+        parser=text_parser("the prompt"),
         help="What to answer or to continue; `-` reads standard input. "
         "Piped input is added after it.",
     ),
@@ -149,7 +151,7 @@ System = Annotated[
         metavar="TEXT",
         help="The system message; needs a chat template.",
         panel=PROMPT,
-        parser=_text("--system"),
+        parser=text_parser("--system"),
     ),
 ]
 Template = Annotated[
@@ -196,7 +198,7 @@ Stop = Annotated[
         metavar="TEXT",
         help="End just before this text; may be given several times.",
         panel=LENGTH,
-        parser=_text("--stop"),
+        parser=text_parser("--stop"),
     ),
 ]
 IgnoreEos = Annotated[
@@ -209,8 +211,8 @@ Strategy = Annotated[
     value_option(
         "--strategy",
         metavar="NAME",
-        help="greedy, sample, beam, contrastive, dola or prompt-lookup [default: greedy, or "
-        "sample where the checkpoint or an option below asks for it].",
+        help="greedy, sample, beam, contrastive, dola, prompt-lookup or speculative [default: "
+        "greedy, or what the checkpoint or an option below asks for].",
         panel=CHOICE,
         parser=one_of("--strategy", StrategyChoice),
     ),

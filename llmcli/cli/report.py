@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any, get_args
 
 from llmcli import __version__
@@ -25,9 +26,10 @@ def setup_lines(run: Run) -> Iterator[str]:
     yield f"dtype: {_dtype(run)} ({loaded.dtype_reason})"
     yield f"cache: {_cache(run)}; context: {spec.context} tokens"
     for name, setting in run.generation.settings.used.items():
-        yield f"{name}: {setting.value} ({setting.source})"
+        yield f"{name}: {_told(setting.value)} ({setting.source})"
     if (grammar := run.request.grammar) is not None:
         yield f"{grammar.kind}: {grammar.name}"
+    yield f"processors: {', '.join(run.generation.processors) or 'none'}"
     ending = ", ".join(f"{s.id} {s.text!r} ({' + '.join(s.sources)})" for s in run.engine.stop_ids)
     yield f"stop ids: {ending or 'none'}{' (ignored)' if run.request.ending.ignore_eos else ''}"
     kind = "chat template" if run.generation.prompt.is_chat else "raw text"
@@ -47,6 +49,11 @@ def statistics_lines(run: Run) -> Iterator[str]:
     )
     if (grammar := run.request.grammar) is not None:
         yield f"{grammar.kind}: {'kept' if generation.satisfied else 'cut off before its end'}"
+    if (found := generation.acceptance) is not None:
+        yield (
+            f"guesses: {found.accepted} of {found.proposed} kept{_share(found.rate)}, "
+            f"{found.forwards} forwards"
+        )
     peak = stats.peak_memory_bytes
     yield (
         f"load: {stats.load_seconds:.2f} s, cache {_megabytes(stats.cache_bytes)}, "
@@ -82,12 +89,17 @@ def as_json(run: Run) -> dict[str, Any]:
             "prefill_tokens_per_second": stats.prefill_rate,
             "decode_tokens_per_second": stats.decode_rate,
         },
+        "processors": list(generation.processors),
         "cache": _cache(run),
         "cache_bytes": stats.cache_bytes,
         "peak_memory_bytes": stats.peak_memory_bytes,
         "options": _options(run),
         "version": __version__,
     }
+    if (guessed := generation.acceptance) is not None:
+        result["guesses"] = {**asdict(guessed), "rate": guessed.rate}
+    if generation.settings.strategy == "beam":
+        result["sequences"] = [asdict(one) for one in generation.sequences]
     if run.request.logprobs:
         result["top_logprobs"] = [
             [{"id": id_, "token": name(id_), "logprob": logprob} for id_, logprob in token.top]
@@ -96,6 +108,15 @@ def as_json(run: Run) -> dict[str, Any]:
     if generation.explanation is not None:
         result["explain"] = steps_as_json(generation.explanation, name)
     return result
+
+
+def blocks(run: Run, *, echo: bool) -> Iterator[str]:
+    """The best texts of a beam search, each under a line that tells its place and score."""
+    found = run.generation.sequences
+    before = run.generation.prompt_text if echo else ""
+    for place, one in enumerate(found, start=1):
+        heading = f"== {place}/{len(found)} score {one.score:.4f} {one.finish_reason} =="
+        yield f"{heading}\n{before}{one.text}"
 
 
 def _options(run: Run) -> dict[str, dict[str, Any]]:
@@ -122,7 +143,14 @@ def _options(run: Run) -> dict[str, dict[str, Any]]:
         "template": _option(prompting.template and str(prompting.template), None),
         "bos": _option(prompting.bos, None),
         "parse_special": _option(prompting.parse_special or None, False),
-        "stop": _option(ending.stop or None, []),
+        "stop": {
+            "value": list(run.generation.stop_strings),
+            "source": "flag"
+            if ending.stop
+            else "generation_config.json"
+            if run.generation.stop_strings
+            else "built-in",
+        },
         "stop_ids": {
             "value": [stop.id for stop in run.engine.stop_ids],
             "source": {str(stop.id): list(stop.sources) for stop in run.engine.stop_ids},
@@ -157,6 +185,16 @@ def _grammar(run: Run) -> dict[str, dict[str, Any]]:
     }
 
 
+def _told(value: object) -> str:
+    """A setting's value in a line; tokens by their text and id."""
+    if not isinstance(value, list):
+        return str(value)
+    return ", ".join(
+        f"{one['token']!r} ({one['id']})" + (f" {one['bias']:+g}" if "bias" in one else "")
+        for one in value
+    )
+
+
 def _option(given: object, otherwise: object) -> dict[str, Any]:
     value = otherwise if given is None else given
     return {"value": value, "source": _source(given)}
@@ -182,6 +220,10 @@ def _matched(run: Run) -> str:
 
 def _rate(rate: float | None) -> str:
     return f"{rate:.1f} tok/s" if rate is not None else "-"
+
+
+def _share(rate: float | None) -> str:
+    return f" ({100 * rate:.0f} %)" if rate is not None else ""
 
 
 def _seconds(seconds: float | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,7 +88,7 @@ class Run:
     resolved: Resolved
     engine: Engine
     generation: Generation
-    prefill: StepProgress
+    bars: tuple[StepProgress, ...]
 
 
 def find_model(model: str | None) -> Resolved:
@@ -98,6 +98,17 @@ def find_model(model: str | None) -> Resolved:
     if resolved.notice:
         terminal.note(resolved.notice)
     return resolved
+
+
+def find_draft(draft: str | None, target: Resolved) -> Resolved | None:
+    """The draft model's folder. Raises UsageError where its tokenizer is not the target's."""
+    if draft is None:
+        return None
+    from llmcli.engine.draft import check_draft
+
+    found = find_model(draft)
+    check_draft(target.path, found.path)
+    return found
 
 
 def load_engine(loading: Loading, *, template: Path | None = None) -> tuple[Resolved, Engine]:
@@ -134,19 +145,28 @@ def load_found(resolved: Resolved, loading: Loading, *, template: Path | None = 
     return engine
 
 
-def make_prompt(engine: Engine, prompting: Prompting, text: str) -> Prompt:
+def make_prompt(
+    engine: Engine, prompting: Prompting, text: str, *, what: str = "the prompt"
+) -> Prompt:
     """The prompt's ids, in the chat template where that applies."""
     from llmcli.engine.prompt import PromptRequest
 
-    return engine.prompt(
-        PromptRequest(
-            text=text,
-            system=prompting.system,
-            mode="raw" if prompting.raw else "auto",
-            bos=prompting.bos,
-            parse_special=prompting.parse_special,
-        )
+    asked = PromptRequest(
+        text=text,
+        system=prompting.system,
+        mode="raw" if prompting.raw else "auto",
+        bos=prompting.bos,
+        parse_special=prompting.parse_special,
     )
+    return engine.prompt(asked, what=what)
+
+
+def negative_prompt(engine: Engine, request: Request) -> Prompt | None:
+    """What guidance leads away from, made as the prompt is."""
+    text = request.flags.negative_prompt
+    if text is None:
+        return None
+    return make_prompt(engine, request.prompting, text, what="the negative prompt")
 
 
 def generate_options(request: Request) -> GenerateOptions:
@@ -168,10 +188,18 @@ def generate_options(request: Request) -> GenerateOptions:
 
 def start(request: Request, text: str) -> Run:
     """Everything up to the first token. Cheap checks come before the weights are read."""
-    resolved, engine = load_engine(request.loading, template=request.prompting.template)
+    resolved = find_model(request.loading.model)
+    found_draft = find_draft(request.flags.draft_model, resolved)
+    engine = load_found(resolved, request.loading, template=request.prompting.template)
     prompt = make_prompt(engine, request.prompting, text)
-    prefill = StepProgress("reading the prompt")
-    generation = engine.generate(prompt, generate_options(request), on_prefill=prefill)
+    prefill, search = StepProgress("reading the prompt"), StepProgress("searching")
+    options = replace(
+        generate_options(request),
+        negative=negative_prompt(engine, request),
+        draft=None if found_draft is None else load_found(found_draft, request.loading),
+        on_step=search,
+    )
+    generation = engine.generate(prompt, options, on_prefill=prefill)
     for warning in generation.settings.warnings:
         terminal.note(f"warning: {warning}")
-    return Run(request, resolved, engine, generation, prefill)
+    return Run(request, resolved, engine, generation, (prefill, search))

@@ -16,7 +16,7 @@ from llmcli.engine.engine import Engine
 from llmcli.engine.generation import Generation
 from llmcli.engine.pool import SessionPool
 from llmcli.engine.prompt import Prompt
-from llmcli.engine.settings import Settings, resolve_settings
+from llmcli.engine.settings import Settings
 from llmcli.errors import GenerationError, StorageError, UsageError
 from llmcli.generation.reads import reads
 from llmcli.text.chat_prompt import ChatPrompt, build_chat_ids
@@ -201,7 +201,7 @@ class Chat:
 
         A seed that is not given is 0 here, and drawn for each turn.
         """
-        return resolve_settings(self.options.generate.flags, self.engine.defaults, fresh_seed=0)
+        return self.engine.settings(self.options.generate.flags)
 
     def meter(self) -> Meter:
         """How full the context is with the conversation as it stands, no new message in it."""
@@ -296,6 +296,6 @@ class Chat:
         template = engine.reader.chat_template()
         if system is not None:
             require_system_role(engine.tokenizer, template)
-        resolve_settings(options.generate.flags, engine.defaults, fresh_seed=0)
+        engine.settings(options.generate.flags)
         engine.session(options.generate.cache)
         StopStrings(options.generate.stop_strings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
@@ -16,16 +16,19 @@ from llmcli.cache import CacheKind, default_kind
 from llmcli.checkpoint.directory import ModelDir
 from llmcli.engine.constrained import check_grammar
 from llmcli.engine.device import DtypeName
+from llmcli.engine.draft import check_same_tokenizer
 from llmcli.engine.generation import Generation
 from llmcli.engine.load import Loaded, OnProgress, load_decoder
 from llmcli.engine.prompt import Prompt, PromptRequest
 from llmcli.engine.reader import Reader
 from llmcli.engine.session import Session
-from llmcli.engine.settings import Flags, resolve_settings
+from llmcli.engine.settings import Flags, Settings, resolve_settings
+from llmcli.engine.token_names import TokenNames
 from llmcli.errors import CheckpointError, UsageError
 from llmcli.generation.explain import Recorder
 from llmcli.generation.stop import StopRule
 from llmcli.generation.strategies import StrategyOptions, make_strategy, reads
+from llmcli.generation.strategies.stages import stage_names
 from llmcli.text.detokenizer import Detokenizer, hidden_ids
 from llmcli.text.grammar import Grammar
 from llmcli.text.matcher import Matcher, Vocabulary, make_vocabulary
@@ -50,6 +53,8 @@ class GenerateOptions:
     """How one generation runs, apart from the prompt.
 
     `explain` is how many candidates are kept of every stage of every choice; 0 keeps nothing.
+    `negative` is the negative prompt, and `draft` the draft model, that flags ask for.
+    `on_step(done, budget)` is called after each step of a strategy whose text comes at the end.
     """
 
     flags: Flags = field(default_factory=Flags)
@@ -60,6 +65,9 @@ class GenerateOptions:
     top_logprobs: int = 0
     explain: int = 0
     grammar: Grammar | None = None
+    negative: Prompt | None = None
+    draft: Engine | None = None
+    on_step: Callable[[int, int], None] | None = None
 
 
 class Engine:
@@ -116,9 +124,14 @@ class Engine:
             self.tokenizer, hidden_ids(self.tokenizer, ending, show_special=False)
         )
 
-    def prompt(self, request: PromptRequest) -> Prompt:
-        """The prompt's ids, checked against the context."""
-        return self.reader.prompt(request, context=self.loaded.spec.context)
+    def settings(self, flags: Flags, *, fresh_seed: int = 0) -> Settings:
+        """What a run with these flags uses. Raises as `resolve_settings` does."""
+        vocabulary = TokenNames(self.tokenizer, self.loaded.spec.vocab_size)
+        return resolve_settings(flags, self.defaults, fresh_seed=fresh_seed, vocabulary=vocabulary)
+
+    def prompt(self, request: PromptRequest, *, what: str = "the prompt") -> Prompt:
+        """The prompt's ids, checked against the context; `what` it is called in errors."""
+        return self.reader.prompt(request, context=self.loaded.spec.context, what=what)
 
     def session(self, cache: CacheKind | Literal["auto"] = "auto") -> Session:
         """A cache to begin generations from, each reusing what it shares with the last.
@@ -145,27 +158,28 @@ class Engine:
 
         With a session its cache is used and `options.cache` is not read.
         """
-        settings = resolve_settings(
-            options.flags, self.defaults, fresh_seed=secrets.randbelow(2**32)
-        )
+        settings = self.settings(options.flags, fresh_seed=secrets.randbelow(2**32))
         if options.top_logprobs and "top_logprobs" not in reads(settings.strategy):
             raise UsageError(
                 f"strategy {settings.strategy} does not report --logprobs above 0",
                 hint="use --logprobs 0, or another --strategy",
             )
         recorder = Recorder(options.explain) if options.explain else None
-        spec = self.loaded.spec
         session = session or self.session(options.cache)
         ending = frozenset(stop.id for stop in self.stop_ids)
+        # The negative prompt is continued with the same ids, and needs as much room.
+        negative = options.negative if options.flags.negative_prompt is not None else None
+        longest = max(len(prompt.ids), len(negative.ids) if negative else 0)
         stop = StopRule(
             frozenset() if options.ignore_eos else ending,
             settings.max_new_tokens,
-            spec.context - len(prompt.ids),
+            self.loaded.spec.context - longest,
         )
+        stop_strings = options.stop_strings or settings.stop
         check_grammar(
             options.grammar,
             settings.strategy,
-            stop_strings=options.stop_strings,
+            stop_strings=stop_strings,
             stop_ids=stop.stop_ids,
         )
         make_detokenizer = partial(
@@ -179,31 +193,52 @@ class Engine:
             if options.grammar
             else None
         )
+        planned = longest + stop.budget
+        told = replace(
+            self._strategy_options(settings, options, session.kind, planned),
+            explain=recorder,
+            constraint=constraint,
+        )
         return Generation(
-            session.stepper(
-                prompt.ids, planned=len(prompt.ids) + stop.budget, on_progress=on_prefill
-            ),
-            make_strategy(
-                settings.strategy,
-                settings.params,
-                StrategyOptions(
-                    top_logprobs=options.top_logprobs,
-                    explain=recorder,
-                    line_break_ids=self.line_break_ids,
-                    sampling=settings.sampling,
-                    constraint=constraint,
-                    **settings.options,
-                ),
-            ),
+            session.stepper(prompt.ids, planned=planned, on_progress=on_prefill),
+            make_strategy(settings.strategy, settings.params, told),
             stop,
             prompt=prompt,
             cache_kind=session.kind,
             settings=settings,
+            processors=stage_names(
+                settings.strategy, settings.params, told, stop_ids=stop.stop_ids
+            ),
             make_detokenizer=make_detokenizer,
             constraint=constraint,
-            stop_strings=options.stop_strings,
+            stop_strings=stop_strings,
             recorder=recorder,
             load_seconds=self.load_seconds,
+        )
+
+    def _strategy_options(
+        self, settings: Settings, options: GenerateOptions, kind: CacheKind, planned: int
+    ) -> StrategyOptions:
+        read, flags = reads(settings.strategy), options.flags
+        for key, given in (("negative_prompt", options.negative), ("draft_model", options.draft)):
+            if getattr(flags, key) is not None and given is None:
+                raise UsageError(
+                    f"--{key.replace('_', '-')} has no meaning here", hint="leave it out"
+                )
+        negative = options.negative if flags.negative_prompt is not None else None
+        draft = None
+        if options.draft is not None and flags.draft_model is not None:
+            check_same_tokenizer(self.tokenizer, options.draft.tokenizer)
+            own = options.draft.session("none" if kind == "none" else "auto")
+            draft = own.stepper((), planned=planned)
+        return StrategyOptions(
+            top_logprobs=options.top_logprobs,
+            line_break_ids=self.line_break_ids,
+            sampling=settings.sampling,
+            negative_ids=negative.ids if negative else (),
+            draft=draft,
+            on_step=options.on_step if "on_step" in read else None,
+            **settings.options,
         )
 
     def _check_vocabulary(self) -> None:

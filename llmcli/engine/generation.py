@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from llmcli.cache import CacheKind
@@ -15,6 +16,7 @@ from llmcli.engine.settings import Settings
 from llmcli.engine.stats import Stats, peak_memory
 from llmcli.generation.constraint import Constraint
 from llmcli.generation.explain import Recorder, Step
+from llmcli.generation.outcome import Acceptance, Hypothesis
 from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
 from llmcli.generation.strategies import Strategy
@@ -24,6 +26,17 @@ from llmcli.text.stop_strings import StopStrings
 from llmcli.text.stream import stream_text
 
 EndReason = Literal["stop", "length", "context", "interrupted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One of several texts, with the score that it is ranked by."""
+
+    text: str
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    score: float
+    finish_reason: EndReason
 
 
 class Generation:
@@ -41,6 +54,7 @@ class Generation:
         prompt: Prompt,
         settings: Settings,
         cache_kind: CacheKind,
+        processors: Sequence[str],
         make_detokenizer: Callable[[], Detokenizer],
         stop_strings: Sequence[str],
         load_seconds: float,
@@ -50,6 +64,7 @@ class Generation:
         self.prompt = prompt
         self.settings = settings
         self.cache_kind = cache_kind
+        self.processors = tuple(processors)
         self.tokens: list[Token] = []
         self.pieces: list[str] = []
         self.finish_reason: EndReason = "interrupted"
@@ -58,7 +73,7 @@ class Generation:
         self._stepper, self._strategy, self._stop = stepper, strategy, stop
         self._make_detokenizer = make_detokenizer
         self._detokenizer = make_detokenizer()
-        self._stop_strings = stop_strings
+        self.stop_strings = tuple(stop_strings)
         self._stops = StopStrings(stop_strings)
         self._constraint = constraint
 
@@ -102,12 +117,35 @@ class Generation:
         if stream.stopped:
             self.finish_reason = "stop"
 
+    @property
+    def acceptance(self) -> Acceptance | None:
+        """How the guessing of speculative decoding went; None where nothing guessed."""
+        return self._strategy.outcome.acceptance
+
+    @property
+    def sequences(self) -> tuple[Found, ...]:
+        """The best texts of a beam search, best first, each cut at its first stop string."""
+        return tuple(self._found(one) for one in self._strategy.outcome.hypotheses)
+
+    def _found(self, hypothesis: Hypothesis) -> Found:
+        beam, stops, read = hypothesis.beam, StopStrings(self.stop_strings), 0
+
+        def ids() -> Iterator[int]:
+            nonlocal read
+            for id_ in beam.ids:
+                read += 1
+                yield id_
+
+        text = "".join(stream_text(ids(), self._make_detokenizer(), stops))
+        reason = "stop" if stops.matched is not None else hypothesis.finish_reason
+        return Found(text, beam.ids[:read], beam.logprobs[:read], hypothesis.score, reason)
+
     def finish(self) -> None:
         """After an interruption: bring `text` up to the ids, with all that was held back.
 
         An interrupt may have struck between two states of the stream, so the ids are read anew.
         """
-        self._stops = StopStrings(self._stop_strings)
+        self._stops = StopStrings(self.stop_strings)
         whole = "".join(stream_text(self.ids, self._make_detokenizer(), self._stops))
         self.pieces.append(whole[len(self.text) :])
         self._weigh()

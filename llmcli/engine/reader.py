@@ -35,16 +35,16 @@ class Reader:
             )
         return self.template
 
-    def prompt(self, request: PromptRequest, *, context: int) -> Prompt:
-        """The prompt's ids, checked against the context."""
+    def prompt(self, request: PromptRequest, *, context: int, what: str = "the prompt") -> Prompt:
+        """The prompt's ids, checked against the context; `what` it is called in errors."""
         if self._error is not None and request.mode != "raw":
             raise self._error
         prompt = build_prompt(request, self.tokenizer, self.template)
         if len(prompt.ids) >= context:
             raise GenerationError(
-                f"the prompt has {len(prompt.ids)} tokens; the context holds {context}, "
+                f"{what} has {len(prompt.ids)} tokens; the context holds {context}, "
                 "and one is needed for the answer",
-                hint=f"shorten the prompt by at least {len(prompt.ids) - context + 1} tokens",
+                hint=f"shorten {what} by at least {len(prompt.ids) - context + 1} tokens",
             )
         return prompt
 

@@ -5,82 +5,61 @@ Must not know torch, files or terminals: it gets parsed values and returns value
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NoReturn
 
-from llmcli.checkpoint.escape import printable
-from llmcli.errors import CheckpointError, UsageError
+from llmcli.engine.file_settings import file_strategy, read_file, unmet
+from llmcli.engine.named_tokens import (
+    Vocabulary,
+    check_tokens,
+    parse_biases,
+    parse_suppress,
+    resolve_ids,
+    told,
+    told_biases,
+)
+from llmcli.errors import UsageError
+from llmcli.generation.options import DolaLayers, EarlyStopping, StrategyOptions
 from llmcli.generation.params import SAMPLING_KEYS, SAMPLING_ONLY, SamplingParams
-from llmcli.generation.reads import StrategyName, reads
+from llmcli.generation.ranges import check_value
+from llmcli.generation.reads import STRATEGY_NAMES, StrategyName, reads
 
 Source = Literal["flag", "generation_config.json", "built-in"]
-EarlyStopping = Literal["on", "off", "never"]
 
 BUILT_IN_MAX_NEW_TOKENS = 256
 
 # The settings of single strategies that flags reach, with the values that hold without a flag.
 _OPTIONS: Mapping[str, Any] = {
+    "guidance_scale": 1.0,
     "num_beams": 4,
     "num_beam_groups": 1,
     "diversity_penalty": 0.0,
     "length_penalty": 1.0,
     "early_stopping": "off",
+    "num_return": 1,
     "num_draft_tokens": 5,
     "penalty_alpha": 0.6,
     "num_candidates": 4,
+    "dola_layers": "low",
 }
-# Given as ids, which only a tokenizer can make of text.
-_BY_ID = ("logit_bias", "suppress")
-_KEYS = tuple(key for key in SAMPLING_KEYS if key not in _BY_ID)
+# Flags of which the engine makes something else before a strategy reads it.
+_MADE: Mapping[str, str] = {"negative_prompt": "negative_ids", "draft_model": "draft"}
+_TOKENS = ("logit_bias", "suppress")
 
 # Flags that, given without --strategy, ask for sampling: those without which it changes nothing.
 _ASK_FOR_SAMPLING = tuple(
     key for key in SAMPLING_ONLY if key not in ("seed", "xtc_threshold", "mirostat_eta")
 )
-# generation_config.json's names of the settings that it may hold.
-_FROM_FILE: Mapping[str, str] = {
-    "temperature": "temperature",
-    "top_k": "top_k",
-    "top_p": "top_p",
-    "min_p": "min_p",
-    "typical_p": "typical_p",
-    "epsilon_cutoff": "epsilon_cutoff",
-    "eta_cutoff": "eta_cutoff",
-    "repetition_penalty": "repetition_penalty",
-    "no_repeat_ngram_size": "no_repeat_ngram",
-    "min_new_tokens": "min_new_tokens",
-    "max_new_tokens": "max_new_tokens",
-}
-_WHOLE = ("top_k", "no_repeat_ngram", "min_new_tokens", "max_new_tokens")
-
-_HUGE = 2**63
-
-# Keys of generation_config.json that change the text but are not implemented, and their neutral
-# values. `max_length` is left out: transformers writes its own default of it into many files.
-_NOT_IMPLEMENTED: Mapping[str, tuple[Any, ...]] = {
-    "num_beams": (1,),
-    "num_beam_groups": (1,),
-    "penalty_alpha": (0, 0.0),
-    "dola_layers": (),
-    "encoder_no_repeat_ngram_size": (0,),
-    "encoder_repetition_penalty": (1, 1.0),
-    "min_length": (0,),
-    "bad_words_ids": ([],),
-    "suppress_tokens": ([],),
-    "begin_suppress_tokens": ([],),
-    "forced_bos_token_id": (),
-    "forced_eos_token_id": (),
-    "exponential_decay_length_penalty": (),
-    "sequence_bias": ({}, []),
-    "guidance_scale": (1, 1.0),
-    "stop_strings": ([],),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags:
-    """What the user gave; None where nothing was given (a 0 is given)."""
+    """What the user gave; None where nothing was given (a 0 is given).
+
+    `logit_bias` and `suppress` name tokens as named_tokens.py reads them. `draft_model` and
+    `negative_prompt` are the user's words; what they stand for the engine is given besides.
+    """
 
     strategy: StrategyName | None = None
     max_new_tokens: int | None = None
@@ -106,14 +85,24 @@ class Flags:
     dry_allowed_length: int | None = None
     min_new_tokens: int | None = None
     seed: int | None = None
+    logit_bias: tuple[str, ...] | None = None
+    suppress: tuple[str, ...] | None = None
+    guidance_scale: float | None = None
+    negative_prompt: str | None = None
     num_beams: int | None = None
     num_beam_groups: int | None = None
     diversity_penalty: float | None = None
     length_penalty: float | None = None
     early_stopping: EarlyStopping | None = None
+    num_return: int | None = None
+    draft_model: str | None = None
     num_draft_tokens: int | None = None
     penalty_alpha: float | None = None
     num_candidates: int | None = None
+    dola_layers: DolaLayers | None = None
+
+
+_FLAGS = tuple(one.name for one in fields(Flags))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +118,7 @@ class Settings:
     """`used` holds every setting that this run reads, by name, in a fixed order.
 
     `sampling` tells a strategy that can draw or choose the likeliest which to do; `options` are
-    the fields of StrategyOptions that flags reach.
+    the fields of StrategyOptions that flags reach. `stop` are the stop strings of the file.
     """
 
     strategy: StrategyName
@@ -137,24 +126,46 @@ class Settings:
     params: SamplingParams
     options: Mapping[str, Any]
     max_new_tokens: int
+    stop: tuple[str, ...]
     used: Mapping[str, Setting]
     warnings: tuple[str, ...]
 
 
 def check_flags(flags: Flags) -> None:
     """Raise UsageError for values out of range, before anything is loaded."""
-    given = {key: getattr(flags, key) for key in _KEYS}
-    SamplingParams(**{key: value for key, value in given.items() if value is not None})
+    SamplingParams(**_given(flags, [key for key in SAMPLING_KEYS if key not in _TOKENS]))
+    for key, value in _given(flags, _OPTIONS).items():
+        if isinstance(value, int | float):
+            check_value(StrategyOptions, key, value)
+    if flags.num_beams is not None:
+        # What is not given here the file may give, and then it is checked again.
+        StrategyOptions(
+            num_beams=flags.num_beams,
+            num_beam_groups=flags.num_beam_groups or 1,
+            num_return=flags.num_return or 1,
+        )
+    parse_biases(flags.logit_bias or ())
+    parse_suppress(flags.suppress or ())
     if flags.max_new_tokens is not None and flags.max_new_tokens < 0:
         raise UsageError(
             f"max-new-tokens is {flags.max_new_tokens}; it must be at least 0",
             hint="0 generates nothing",
         )
-    if flags.strategy is not None:
-        _refuse_unread(flags, Setting(flags.strategy, "flag"), sampling=_asks(flags))
+    if flags.negative_prompt is not None and flags.guidance_scale == 1:
+        _no_effect()
+    named = _named_strategy(flags)
+    if named is not None:
+        _refuse_unread(flags, Setting(named, "flag"), sampling=_asks(flags))
+    if named == "speculative" and flags.draft_model is None:
+        raise UsageError(
+            "strategy speculative needs --draft-model",
+            hint="--strategy prompt-lookup needs none",
+        )
 
 
-def resolve_settings(flags: Flags, file: Mapping[str, Any], *, fresh_seed: int) -> Settings:
+def resolve_settings(
+    flags: Flags, file: Mapping[str, Any], *, fresh_seed: int, vocabulary: Vocabulary
+) -> Settings:
     """Merge the flags, a parsed generation_config.json and the built-in values.
 
     `fresh_seed` is used where sampling runs without a seed, so that a run can be repeated.
@@ -162,8 +173,10 @@ def resolve_settings(flags: Flags, file: Mapping[str, Any], *, fresh_seed: int) 
     for values in the file that are of the wrong kind or out of range.
     """
     check_flags(flags)
-    from_file = _read_file(file, flags)
-    merged = {key: _pick(key, flags, from_file) for key in (*_KEYS, *_OPTIONS, "max_new_tokens")}
+    given = [key for key in _FLAGS if getattr(flags, key) is not None]
+    from_file = read_file(file, given, size=vocabulary.size)
+    keys = (*SAMPLING_KEYS, *_OPTIONS, "max_new_tokens")
+    merged = {key: _pick(key, flags, from_file) for key in keys}
     if flags.seed is None:
         merged["seed"] = Setting(fresh_seed, "built-in")
     strategy = _strategy(flags, file, merged)
@@ -171,28 +184,77 @@ def resolve_settings(flags: Flags, file: Mapping[str, Any], *, fresh_seed: int) 
         strategy.value == "sample" or _asks(flags) or file.get("do_sample") is True
     )
     _refuse_unread(flags, strategy, sampling=sampling)
+    if flags.negative_prompt is not None and merged["guidance_scale"].value == 1:
+        _no_effect()
+    params = SamplingParams(
+        **{
+            **{key: merged[key].value for key in SAMPLING_KEYS},
+            **_token_values(merged, flags, vocabulary),
+        }
+    )
     read = reads(strategy.value, sampling=sampling)
-    shown = [key for key in (*_KEYS, *_OPTIONS) if key in read and _worth_showing(key, merged)]
-    used = {
-        "strategy": strategy,
-        "max_new_tokens": merged["max_new_tokens"],
-        **{key: merged[key] for key in shown},
-    }
     return Settings(
         strategy.value,
         sampling,
-        SamplingParams(**{key: merged[key].value for key in _KEYS}),
+        params,
         {key: merged[key].value for key in _OPTIONS if key in read},
         merged["max_new_tokens"].value,
-        used,
-        _unmet(file),
+        from_file.get("stop", ()),
+        {"strategy": strategy, **_shown(flags, merged, read, params, vocabulary)},
+        unmet(file),
     )
+
+
+def _given(flags: Flags, keys: Iterable[str]) -> dict[str, Any]:
+    values = {key: getattr(flags, key) for key in keys if key in _FLAGS}
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _token_values(
+    merged: Mapping[str, Setting], flags: Flags, vocabulary: Vocabulary
+) -> dict[str, Any]:
+    """What the user named by text or id, as ids."""
+    found: dict[str, Any] = {}
+    if flags.logit_bias is not None:
+        parsed = parse_biases(flags.logit_bias)
+        ids = resolve_ids("--logit-bias", (named for named, _ in parsed), vocabulary)
+        found["logit_bias"] = tuple(zip(ids, (bias for _, bias in parsed), strict=True))
+    if flags.suppress is not None:
+        found["suppress"] = resolve_ids("--suppress", parse_suppress(flags.suppress), vocabulary)
+    suppressed = found.get("suppress", merged["suppress"].value)
+    check_tokens(found.get("logit_bias", ()), suppressed, vocabulary)
+    return found
+
+
+def _shown(
+    flags: Flags,
+    merged: Mapping[str, Setting],
+    read: frozenset[str],
+    params: SamplingParams,
+    vocabulary: Vocabulary,
+) -> dict[str, Setting]:
+    """Every setting that the run reads and that is worth telling, by name."""
+    shown = {"max_new_tokens": merged["max_new_tokens"]}
+    shown |= {
+        key: merged[key]
+        for key in (*SAMPLING_KEYS, *_OPTIONS)
+        if key in read and _worth_showing(key, merged)
+    }
+    for key, value in (
+        ("logit_bias", told_biases(dict(params.logit_bias), vocabulary)),
+        ("suppress", told(params.suppress, vocabulary)),
+        ("begin_suppress", told(params.begin_suppress, vocabulary)),
+    ):
+        if key in shown:
+            shown[key] = Setting(value, merged[key].source)
+    return shown | {key: Setting(value, "flag") for key, value in _given(flags, _MADE).items()}
 
 
 def _worth_showing(key: str, merged: Mapping[str, Setting]) -> bool:
     """The best known settings always, the others where somebody set them."""
     known = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
-    return key in known or key in _OPTIONS or merged[key].source != "built-in"
+    own = key in _OPTIONS and key not in ("guidance_scale", "num_return")
+    return key in known or own or merged[key].source != "built-in"
 
 
 def _asks(flags: Flags) -> bool:
@@ -202,48 +264,8 @@ def _asks(flags: Flags) -> bool:
     )
 
 
-def _read_file(file: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
-    """The file's own values of the keys that no flag gives; null is as good as absent."""
-    found: dict[str, Any] = {}
-    if flags.strategy is None and not isinstance(file.get("do_sample"), bool | None):
-        _bad_file("do_sample", file["do_sample"], "true or false")
-    for name, key in _FROM_FILE.items():
-        value = file.get(name)
-        if value is None or getattr(flags, key) is not None:
-            continue
-        whole = key in _WHOLE
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            _bad_file(name, value, "a number")
-        # Also keeps integers that no float can hold out of the float arithmetic below.
-        if not -_HUGE < value < _HUGE:
-            _bad_file(name, value, "a number of sensible size")
-        if whole and value != int(value):
-            _bad_file(name, value, "a whole number")
-        if key == "max_new_tokens" and value < 0:
-            _bad_file(name, value, "a number from 0 up")
-        found[key] = int(value) if whole else float(value)
-    # Some files write -1 for "off".
-    if found.get("top_k", 0) < 0:
-        found["top_k"] = 0
-    try:
-        SamplingParams(**{k: v for k, v in found.items() if k in SAMPLING_KEYS})
-    except UsageError as error:
-        raise CheckpointError(
-            f"generation_config.json: {error.message}",
-            hint="give the value as a flag, or correct the file",
-        ) from error
-    return found
-
-
-def _bad_file(key: str, value: object, wanted: str) -> NoReturn:
-    raise CheckpointError(
-        f"generation_config.json sets {key} to {printable(repr(value))}, not to {wanted}",
-        hint="give the value as a flag, or correct the file",
-    )
-
-
 def _pick(key: str, flags: Flags, from_file: Mapping[str, Any]) -> Setting:
-    given = getattr(flags, key)
+    given = getattr(flags, key) if key in _FLAGS else None
     if given is not None:
         return Setting(given, "flag")
     if key in from_file:
@@ -255,18 +277,26 @@ def _pick(key: str, flags: Flags, from_file: Mapping[str, Any]) -> Setting:
     return Setting(getattr(SamplingParams(), key), "built-in")
 
 
+def _named_strategy(flags: Flags) -> StrategyName | None:
+    """The strategy that the flags name; a draft model names one too."""
+    if flags.strategy is None and flags.draft_model is not None:
+        return "speculative"
+    return flags.strategy
+
+
 def _strategy(flags: Flags, file: Mapping[str, Any], merged: Mapping[str, Setting]) -> Setting:
-    """The flag, else sampling where a flag or the file asks for it; temperature 0 is greedy."""
-    if flags.strategy not in (None, "greedy", "sample"):
-        return Setting(flags.strategy, "flag")
+    """The flag, else what a flag or the file asks for; temperature 0 is greedy."""
+    named = _named_strategy(flags)
+    if named not in (None, "greedy", "sample"):
+        return Setting(named, "flag")
     if flags.temperature == 0:
         return Setting("greedy", "flag")
-    if flags.strategy is not None:
-        chosen = Setting(flags.strategy, "flag")
+    if named is not None:
+        chosen = Setting(named, "flag")
     elif _asks(flags):
         chosen = Setting("sample", "flag")
-    elif file.get("do_sample") is True:
-        chosen = Setting("sample", "generation_config.json")
+    elif (by_file := file_strategy(file)) is not None:
+        chosen = Setting(by_file, "generation_config.json")
     else:
         return Setting("greedy", "built-in")
     if chosen.value == "sample" and merged["temperature"].value == 0:
@@ -279,35 +309,36 @@ def _refuse_unread(flags: Flags, strategy: Setting, *, sampling: bool) -> None:
     # Temperature 0 is greedy whatever else is set, so sampling flags beside it are no mistake.
     forgiven = SAMPLING_ONLY if flags.temperature == 0 else ()
     unread = [
-        f"--{key.replace('_', '-')}"
-        for key in (*_KEYS, *_OPTIONS)
-        if getattr(flags, key) is not None and key not in read and key not in forgiven
+        key
+        for key in _given(flags, (*SAMPLING_KEYS, *_OPTIONS, *_MADE))
+        if _MADE.get(key, key) not in read and key not in forgiven
     ]
     if unread:
-        drawn = all(getattr(flags, key) is None or key in read for key in _OPTIONS)
-        other = (
-            "--strategy sample" if strategy.value == "greedy" and drawn else "another --strategy"
-        )
+        names = ", ".join(f"--{key.replace('_', '-')}" for key in unread)
         raise UsageError(
-            f"strategy {strategy.value} ({strategy.source}) does not read {', '.join(unread)}",
-            hint=f"leave {'it' if len(unread) == 1 else 'them'} out, or use {other}",
+            f"strategy {strategy.value} ({strategy.source}) does not read {names}",
+            hint=f"leave {'it' if len(unread) == 1 else 'them'} out, or use {_who_reads(unread)}",
         )
 
 
-def _unmet(file: Mapping[str, Any]) -> tuple[str, ...]:
-    asked = [
-        f"{key}={printable(repr(file[key]), 40)}"
-        for key, neutral in _NOT_IMPLEMENTED.items()
-        if file.get(key) is not None and file[key] not in neutral
+def _who_reads(keys: Iterable[str]) -> str:
+    fitting = [
+        name
+        for name in STRATEGY_NAMES
+        if all(_MADE.get(key, key) in reads(name, sampling=True) for key in keys)
     ]
-    if not asked:
-        return ()
-    return (f"generation_config.json asks for what llmcli does not do: {', '.join(asked)}",)
+    return f"--strategy {fitting[0]}" if fitting else "another --strategy"
 
 
 def unread(flags: Flags) -> tuple[str, ...]:
     """The settings given that the strategy of these flags, which must be named, does not read."""
     assert flags.strategy is not None
     read = reads(flags.strategy, sampling=_asks(flags)) | {"strategy", "max_new_tokens"}
-    given = (one.name for one in fields(flags) if getattr(flags, one.name) is not None)
-    return tuple(key for key in given if key not in read)
+    return tuple(key for key in _given(flags, _FLAGS) if _MADE.get(key, key) not in read)
+
+
+def _no_effect() -> NoReturn:
+    raise UsageError(
+        "a negative prompt has no effect at guidance-scale 1",
+        hint="--guidance-scale 1.5 is a usual value",
+    )

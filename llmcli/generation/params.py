@@ -16,8 +16,10 @@ class SamplingParams:
     `temperature` 0 is greedy whatever else is set. `top_k` 0 is off, and so is any value from
     the vocabulary's size up. `top_p` and `typical_p` 1 and `min_p` 0 are off; `top_p` 0 keeps
     the best token. `repetition_penalty` 1 is off; `repetition_last` 0 looks at all ids.
-    `mirostat_tau` 0 is off, else the surprise in bits that sampling aims at. `seed` None draws
-    a fresh one. The chain in processors/ says what each does.
+    `sequence_bias` shifts the last id of a run where the others stand before it, `bad_words`
+    forbids it; `begin_suppress` forbids ids as the first new one, and `min_length` counts the
+    prompt too. `mirostat_tau` 0 is off, else the surprise in bits that sampling aims at. `seed`
+    None draws a fresh one. The chain in processors/ says what each does.
 
     Raises UsageError naming the value and its range.
     """
@@ -46,6 +48,10 @@ class SamplingParams:
     seed: int | None = ranged(None, 0, 2**63 - 1, sampling=True)
     logit_bias: tuple[tuple[int, float], ...] = ()
     suppress: tuple[int, ...] = ()
+    sequence_bias: tuple[tuple[tuple[int, ...], float], ...] = ()
+    bad_words: tuple[tuple[int, ...], ...] = ()
+    begin_suppress: tuple[int, ...] = ()
+    min_length: int = ranged(0)
 
     def __post_init__(self) -> None:
         check_ranges(self)

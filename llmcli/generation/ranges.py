@@ -33,6 +33,12 @@ def check_ranges(settings: Any) -> None:
             _check(one.name.replace("_", "-"), value, **one.metadata["limits"])
 
 
+def check_value(kind: Any, name: str, value: float) -> None:
+    """Raise UsageError where `value` lies outside the range of one field of a dataclass."""
+    one = next(one for one in fields(kind) if one.name == name)
+    _check(name.replace("_", "-"), value, **one.metadata["limits"])
+
+
 def _check(name: str, value: float, *, low: float, high: float, above: bool) -> None:
     # NaN fails every comparison, so it is refused as well; infinity is never a setting.
     inside = low < value <= high if above else low <= value <= high

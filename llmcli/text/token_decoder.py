@@ -163,6 +163,11 @@ def piece_bytes(piece: str) -> bytes:
         return piece.encode("utf-8", "replace")
 
 
+def byte_level_piece(text: str) -> str:
+    """A text as byte-level vocabularies spell it."""
+    return "".join(_CHARS[byte] for byte in text.encode("utf-8"))
+
+
 def decoder_kinds(decoder: Decoder | None) -> frozenset[str]:
     """The names of the decoders in the chain, such as "ByteLevel"."""
     return frozenset(str(state["type"]) for state in _states(decoder))
@@ -259,3 +264,4 @@ def _byte_alphabet() -> dict[str, int]:
 
 
 _BYTES = _byte_alphabet()
+_CHARS = {byte: char for char, byte in _BYTES.items()}

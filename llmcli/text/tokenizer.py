@@ -7,6 +7,7 @@ Must not know chat templates, models or terminals.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -81,6 +82,20 @@ class Tokenizer:
     def template_tokens(self) -> dict[str, str]:
         """The named tokens that chat templates may use, such as {"bos_token": "<s>"}."""
         return dict(self._names)
+
+    @property
+    def merges(self) -> list[tuple[str, ...]]:
+        """The merges of a byte-pair vocabulary, in order; none of any other kind."""
+        model = json.loads(self._backend.to_str())["model"]
+        # Older files write a pair as one string with a space between.
+        return [
+            tuple(merge.split(" ") if isinstance(merge, str) else merge)
+            for merge in model.get("merges", [])
+        ]
+
+    def texts_by_id(self) -> dict[int, str]:
+        """The vocabulary's own spelling of every id, added tokens included."""
+        return {id_: text for text, id_ in self._backend.get_vocab().items()}
 
     def encode_raw(
         self, text: str, *, bos: bool | None = None, parse_special: bool = False

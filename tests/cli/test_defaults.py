@@ -156,10 +156,10 @@ def test_broken_file(invoke: Invoke, tmp_path: Path, text: str) -> None:
 
 
 def test_what_it_asks_for_in_vain_is_a_warning(invoke: Invoke, tmp_path: Path) -> None:
-    result = invoke("generate", "-m", puppet(tmp_path, {"num_beams": 4}), "hi")
+    result = invoke("generate", "-m", puppet(tmp_path, {"forced_eos_token_id": 4}), "hi")
     assert (result.code, result.out) == (0, "ab\n")
     assert result.err.startswith("warning: generation_config.json asks for")
-    assert "num_beams=4" in result.err
+    assert "forced_eos_token_id=4" in result.err
 
 
 @pytest.mark.parametrize(

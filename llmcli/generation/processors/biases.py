@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -29,6 +29,35 @@ def suppress(banned: Collection[int]) -> Processor:
 
     def process(_ids: Tensor, logits: Tensor) -> Tensor:
         return logits.index_fill(-1, index.to(logits.device), CUT)
+
+    return process
+
+
+def sequence_bias(biases: Sequence[tuple[Sequence[int], float]]) -> Processor:
+    """Add a number to the last id of each run of ids, where the others are what comes before.
+
+    A run of one id always counts. Where a bias of -inf would leave nothing, none is applied.
+    """
+
+    def process(ids: Tensor, logits: Tensor) -> Tensor:
+        shaped = logits.clone()
+        for run, bias in biases:
+            start = torch.tensor(run[:-1], dtype=torch.long, device=ids.device)
+            if len(start) > ids.shape[1]:
+                continue
+            here = (ids[:, ids.shape[1] - len(start) :] == start).all(-1)
+            shaped[here, run[-1]] += bias
+        return torch.where(shaped.isfinite().any(-1, keepdim=True), shaped, logits)
+
+    return process
+
+
+def first_suppress(banned: Collection[int], prompt: int) -> Processor:
+    """Cut the given ids as the first after the `prompt` first ones."""
+    forbid = suppress(banned)
+
+    def process(ids: Tensor, logits: Tensor) -> Tensor:
+        return forbid(ids, logits) if ids.shape[1] == prompt else logits
 
     return process
 

@@ -14,8 +14,14 @@ import torch
 
 from llmcli.generation.constraint import Constraint
 from llmcli.generation.params import SamplingParams
-from llmcli.generation.processors.base import Processor
-from llmcli.generation.processors.biases import logit_bias, min_new_tokens, suppress
+from llmcli.generation.processors.base import CUT, Processor
+from llmcli.generation.processors.biases import (
+    first_suppress,
+    logit_bias,
+    min_new_tokens,
+    sequence_bias,
+    suppress,
+)
 from llmcli.generation.processors.constrain import constrain
 from llmcli.generation.processors.filters import (
     epsilon_cutoff,
@@ -63,6 +69,8 @@ def _before_sampling(params: SamplingParams, run: Surroundings) -> list[tuple[st
     chain: list[tuple[str, Processor]] = []
     if params.logit_bias:
         chain.append(("logit-bias", logit_bias(dict(params.logit_bias))))
+    if params.sequence_bias:
+        chain.append(("sequence-bias", sequence_bias(params.sequence_bias)))
     if params.repetition_penalty != 1:
         last = params.repetition_last
         chain.append(("repetition-penalty", repetition_penalty(params.repetition_penalty, last)))
@@ -82,8 +90,15 @@ def _before_sampling(params: SamplingParams, run: Surroundings) -> list[tuple[st
             breakers=run.line_break_ids,
         )
         chain.append(("dry", penalise))
+    if params.bad_words:
+        never = [(word, CUT) for word in params.bad_words]
+        chain.append(("bad-words", sequence_bias(never)))
     if params.suppress:
         chain.append(("suppress", suppress(params.suppress)))
+    if params.begin_suppress:
+        chain.append(("begin-suppress", first_suppress(params.begin_suppress, run.prompt)))
+    if params.min_length and run.stop_ids:
+        chain.append(("min-length", min_new_tokens(params.min_length, run.stop_ids, 0)))
     if params.min_new_tokens and run.stop_ids:
         wait = min_new_tokens(params.min_new_tokens, run.stop_ids, run.prompt)
         chain.append(("min-new-tokens", wait))
