@@ -41,25 +41,25 @@ def window_pattern(spec: DecoderSpec) -> str:
     """Which layers see all keys and which a window, such as `5 of 6 layers slide over 512`."""
     looking = [layer for layer in spec.layers if layer.mixer == "attention"]
     windows = Counter(layer.window for layer in looking if layer.window is not None)
+    every = "every layer" if len(looking) == spec.num_layers else "every attention layer"
     if not windows:
-        return "every layer sees all earlier tokens" if looking else "no layer looks back"
+        return f"{every} sees all earlier tokens" if looking else "no layer looks back"
     parts = [
-        f"{'every layer' if count == len(looking) else _of(spec, looking, window)} "
+        f"{every if count == len(looking) else _of(looking, window)} "
         f"{'slides' if count == len(looking) else 'slide'} over {window:,}"
         for window, count in windows.items()
     ]
     return "; ".join(parts) + ("" if sum(windows.values()) == len(looking) else ", others see all")
 
 
-def _of(spec: DecoderSpec, looking: list[LayerSpec], window: int) -> str:
+def _of(looking: list[LayerSpec], window: int) -> str:
     """`5 of 6 layers` where the layers repeat with that period, else counts of all."""
     hits = [layer.window == window for layer in looking]
     total = len(hits)
     for period in range(2, total // 2 + 1):
         if all(hits[at] == hits[at % period] for at in range(total)):
             return f"{sum(hits[:period])} of {period} layers"
-    assert spec.num_layers >= total
-    return f"{sum(hits)} of all {total} layers"
+    return f"{sum(hits)} of {total} layers"
 
 
 def positions(spec: DecoderSpec) -> list[str]:
@@ -112,9 +112,9 @@ def _scaling(rope: Rope) -> Iterator[str]:
 def mlp_kind(spec: DecoderSpec) -> str:
     """The form of the MLP, its width and its activation."""
     activation = spec.activation.replace("_", " ")
-    named = {"silu": "SwiGLU", "gelu": "GeGLU", "gelu_tanh": "GeGLU"}
+    named = {"silu": " (SwiGLU)", "gelu": " (GeGLU)", "gelu_tanh": " (GeGLU)", "relu": " (ReGLU)"}
     if spec.mlp == "gated":
-        form = f"gated ({named.get(spec.activation, activation)}), {activation}"
+        form = f"gated{named.get(spec.activation, '')}, {activation}"
     else:
         form = f"plain, {activation}"
     sparse = sum(layer.sparse for layer in spec.layers)

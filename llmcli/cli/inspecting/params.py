@@ -53,7 +53,7 @@ def _lines(found: Params, width: int | None) -> list[str]:
     if several:
         lines.append("")
         lines += [
-            f"{chr(65 + at)}: {kind.number} layers, {kind.layers}"
+            f"{chr(65 + at)}: layer{'s' * (kind.number > 1)} {kind.layers} ({kind.number:,} in all)"
             for at, kind in enumerate(found.kinds)
         ]
     if found.note:

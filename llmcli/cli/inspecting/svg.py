@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from llmcli.cli.inspecting.columns import cells_wide
+
 FONT = 12
 # Of a monospaced letter, in units of its size.
 LETTER = 0.62
@@ -75,7 +77,7 @@ def text_at(
 
 def text_width(texts: Sequence[str]) -> float:
     """Pixels of the longest."""
-    return max((len(clean(text)) for text in texts), default=0) * FONT * LETTER
+    return max((cells_wide(clean(text)) for text in texts), default=0) * FONT * LETTER
 
 
 def heat_map(
