@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from llmcli.cli import convert, generate, inspect_layers, models, options, pull
+from llmcli.cli import chat, convert, generate, inspect_layers, models, options, pull
 from llmcli.cli.grouped import GroupedCommand
 
 NAME = "llmcli"
@@ -17,6 +17,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("generate", cls=GroupedCommand)(generate.generate)
+app.command("chat", cls=chat.ChatCommand)(chat.chat)
 app.command("inspect-layers", cls=GroupedCommand)(inspect_layers.inspect_layers)
 app.command("pull", cls=GroupedCommand)(pull.pull)
 app.command("models", cls=GroupedCommand)(models.models)

@@ -70,9 +70,25 @@ def acknowledge() -> None:
     _state.acknowledged = True
 
 
+def rearm() -> None:
+    """What a press asked for is done: the next one is a first press again."""
+    _state.pressed, _state.acknowledged = None, False
+
+
 def pending() -> bool:
     """Whether a press came that nobody has answered: a library may have made an error of it."""
     return _state.pressed is not None and not _state.acknowledged
+
+
+def restore_when_terminated(restore: Callable[[], None]) -> None:
+    """Let SIGTERM end the process at once, after `restore`."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        restore()
+        os._exit(128 + number)
+
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, end)
 
 
 @contextmanager

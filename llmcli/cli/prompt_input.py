@@ -77,7 +77,7 @@ def _read_stdin() -> str:
     timer.daemon = True
     timer.start()
     try:
-        return _decoded(sys.stdin.buffer.read(), "standard input")
+        return decoded(sys.stdin.buffer.read(), "standard input")
     except OSError as error:
         raise UsageError(
             f"standard input cannot be read: {error.strerror or error}",
@@ -93,7 +93,7 @@ def read_text(path: Path, origin: str) -> str:
     Raises UsageError where it cannot be read or is not UTF-8.
     """
     try:
-        return _decoded(path.read_bytes(), origin)
+        return decoded(path.read_bytes(), origin)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise UsageError(
@@ -102,7 +102,8 @@ def read_text(path: Path, origin: str) -> str:
         ) from error
 
 
-def _decoded(data: bytes, origin: str) -> str:
+def decoded(data: bytes, origin: str) -> str:
+    """UTF-8 without its byte order mark and one final newline; `origin` names it in errors."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

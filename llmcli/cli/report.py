@@ -8,32 +8,45 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from llmcli import __version__
-from llmcli.acquire.resolve import VARIABLE
+from llmcli.acquire.resolve import VARIABLE, Resolved
 from llmcli.cli.explaining import steps_as_json
 from llmcli.cli.running import Run
 from llmcli.text.grammar import GrammarKind
 
+if TYPE_CHECKING:
+    from llmcli.engine.engine import Engine
+
 
 def setup_lines(run: Run) -> Iterator[str]:
     """Before the text: what is used, and why."""
-    loaded, spec = run.engine.loaded, run.engine.loaded.spec
-    decoder = loaded.decoder
-    yield f"model: {run.resolved.name} ({loaded.family}) from {run.resolved.path}"
-    yield f"device: {decoder.device} ({loaded.device_reason})"
-    yield f"dtype: {_dtype(run)} ({loaded.dtype_reason})"
-    yield f"cache: {_cache(run)}; context: {spec.context} tokens"
+    yield from machine_lines(run.resolved, run.engine)
+    yield f"cache: {_cache(run)}; context: {run.engine.loaded.spec.context} tokens"
     for name, setting in run.generation.settings.used.items():
         yield f"{name}: {_told(setting.value)} ({setting.source})"
     if (grammar := run.request.grammar) is not None:
         yield f"{grammar.kind}: {grammar.name}"
     yield f"processors: {', '.join(run.generation.processors) or 'none'}"
-    ending = ", ".join(f"{s.id} {s.text!r} ({' + '.join(s.sources)})" for s in run.engine.stop_ids)
-    yield f"stop ids: {ending or 'none'}{' (ignored)' if run.request.ending.ignore_eos else ''}"
+    yield stop_ids_line(run.engine, ignored=run.request.ending.ignore_eos)
     kind = "chat template" if run.generation.prompt.is_chat else "raw text"
     yield f"prompt: {len(run.generation.prompt.ids)} tokens, {kind}"
+
+
+def machine_lines(resolved: Resolved, engine: Engine) -> Iterator[str]:
+    """Which checkpoint, and where it runs."""
+    loaded = engine.loaded
+    dtype = str(loaded.decoder.dtype).removeprefix("torch.")
+    yield f"model: {resolved.name} ({loaded.family}) from {resolved.path}"
+    yield f"device: {loaded.decoder.device} ({loaded.device_reason})"
+    yield f"dtype: {dtype} ({loaded.dtype_reason})"
+
+
+def stop_ids_line(engine: Engine, *, ignored: bool) -> str:
+    """Every id that ends a reply, with who says so."""
+    ending = ", ".join(f"{s.id} {s.text!r} ({' + '.join(s.sources)})" for s in engine.stop_ids)
+    return f"stop ids: {ending or 'none'}{' (ignored)' if ignored else ''}"
 
 
 def statistics_lines(run: Run) -> Iterator[str]:

@@ -12,7 +12,7 @@ import os
 import select
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any, TextIO
 
 from llmcli.cli.control_codes import ControlCodes, visible, visible_line
@@ -38,6 +38,11 @@ def is_terminal(stream: TextIO | None) -> bool:
         return False
 
 
+def shows_notices() -> bool:
+    """stderr is shown to a person, who may want to know what is going on."""
+    return is_terminal(sys.stderr)
+
+
 class Answer:
     """stdout, for the answer alone: each piece is written and flushed at once.
 
@@ -51,16 +56,32 @@ class Answer:
                 "standard output is closed, so the answer has nowhere to go",
                 hint="redirect it to a file, or to /dev/null",
             )
-        terminal = is_terminal(sys.stdout)
+        self.stream = sys.stdout
+        terminal = is_terminal(self.stream)
         self._codes = ControlCodes() if terminal and not raw else None
         self._encoding = _encoding(sys.stdout) if terminal else "utf-8"
+        self.styled = terminal and not _plain()
+        self._dim = False
 
-    def write(self, piece: str) -> None:
-        self._send(piece if self._codes is None else self._codes.feed(piece))
+    def write(self, piece: str, *, dim: bool = False) -> None:
+        """`dim` is for what matters less; it shows where stdout is a terminal with styles."""
+        text = piece if self._codes is None else self._codes.feed(piece)
+        self._send(self._turned(dim) + text)
+
+    def write_rendered(self, text: str) -> None:
+        """Text of our own making, whose escape sequences are meant."""
+        self._send(self._turned(False) + text)
 
     def end(self) -> None:
         """One newline ends every answer, so that the text before it can be told exactly."""
-        self._send((self._codes.flush() if self._codes else "") + "\n")
+        rest = self._codes.flush() if self._codes else ""
+        self._send(rest + self._turned(False) + "\n")
+
+    def _turned(self, dim: bool) -> str:
+        if not self.styled or dim == self._dim:
+            return ""
+        self._dim = dim
+        return "\x1b[2m" if dim else "\x1b[0m"
 
     def _send(self, text: str) -> None:
         try:
@@ -85,6 +106,13 @@ def print_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
     answer.end()
 
 
+def print_line(line: str) -> None:
+    """One line that was asked for, on stdout."""
+    answer = Answer()
+    answer.write(visible_line(line))
+    answer.end()
+
+
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A plain table on stdout: columns padded to their widest cell, nothing wrapped or cut."""
     from rich.cells import cell_len
@@ -102,6 +130,11 @@ def note(line: str = "", *, style: str = "") -> None:
     """One line on stderr: a notice, a warning, a statistic; in an ANSI style where that shows."""
     text = visible_line(line)
     _stderr((paint(text, style) if style else text) + "\n")
+
+
+def ask(mark: str) -> None:
+    """A prompt mark on stderr; what is typed follows it in the same line."""
+    _stderr(visible_line(mark))
 
 
 def show(text: str) -> None:
@@ -130,7 +163,43 @@ def shows_colour() -> bool:
 
 def draws() -> bool:
     """stderr is a terminal that can move its cursor, so that a bar can be drawn over."""
-    return is_terminal(sys.stderr) and os.environ.get("TERM") not in ("dumb", "")
+    return is_terminal(sys.stderr) and not is_dumb()
+
+
+def is_dumb() -> bool:
+    """The terminal, wherever there is one, cannot move its cursor."""
+    return os.environ.get("TERM") in ("dumb", "")
+
+
+def _plain() -> bool:
+    return is_dumb() or bool(os.environ.get("NO_COLOR"))
+
+
+@contextlib.contextmanager
+def kept_modes() -> Iterator[Callable[[], None]]:
+    """Gives a way to put the terminal's modes back as they are now, and does so at the end."""
+    try:
+        import termios
+    except ImportError:  # Windows
+        yield lambda: None
+        return
+    try:
+        number = sys.stdin.fileno()
+        modes = termios.tcgetattr(number)
+    except (OSError, ValueError, AttributeError, termios.error):
+        yield lambda: None
+        return
+
+    def put_back() -> None:
+        with contextlib.suppress(OSError, termios.error):
+            termios.tcsetattr(number, termios.TCSANOW, modes)
+        restore()
+
+    try:
+        yield put_back
+    finally:
+        with contextlib.suppress(OSError, termios.error):
+            termios.tcsetattr(number, termios.TCSANOW, modes)
 
 
 def width(stream: TextIO | None) -> int | None:

@@ -229,8 +229,11 @@ class Child:
                 os.close(fd)
 
     def interrupt(self) -> None:
+        self.signal(signal.SIGINT)
+
+    def signal(self, number: int) -> None:
         assert self._process.pid is not None
-        os.kill(self._process.pid, signal.SIGINT)
+        os.kill(self._process.pid, number)
 
     @property
     def alive(self) -> bool:

@@ -4,6 +4,12 @@ from importlib import import_module
 
 import torch
 
-for name in ("llmcli.cli.answering", "llmcli.engine.engine", "tests.cli.drive"):
+for name in (
+    "llmcli.cli.answering",
+    "llmcli.cli.chatting.session",
+    "prompt_toolkit",
+    "llmcli.engine.engine",
+    "tests.cli.drive",
+):
     import_module(name)
 torch.set_num_threads(1)

@@ -1,0 +1,82 @@
+"""Markdown of a reply as styled text, block by block as the blocks are complete.
+
+Must not know streams. Control codes are made visible before anything is rendered.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+
+from llmcli.cli.control_codes import visible
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
+
+
+class MarkdownBlocks:
+    """Feed text, write what comes back; blocks are parted by one empty line."""
+
+    def __init__(self, *, colour: bool) -> None:
+        self._colour = colour
+        self._pending = ""
+        self._begun = False
+
+    def feed(self, text: str) -> str:
+        """The blocks that are now complete, rendered."""
+        self._pending += text
+        done = _complete(self._pending)
+        block, self._pending = self._pending[:done], self._pending[done:]
+        return self._rendered(block)
+
+    def flush(self) -> str:
+        """The last block."""
+        block, self._pending = self._pending, ""
+        return self._rendered(block)
+
+    def _rendered(self, block: str) -> str:
+        shown = _render(visible(block), colour=self._colour) if block.strip() else ""
+        parted = "\n\n" if self._begun and shown else ""
+        self._begun = self._begun or bool(shown)
+        return parted + shown
+
+
+def _complete(text: str) -> int:
+    """Where the last block ends that no further text can change.
+
+    A block ends at an empty line outside of a code fence, where the next line is not indented.
+    """
+    end, fence, empty, at = 0, "", False, 0
+    for line in text.splitlines(keepends=True):
+        if empty and not fence and not line[:1].isspace():
+            end = at
+        mark = _FENCE.match(line)
+        if mark and not fence:
+            fence = mark[1]
+        elif mark and mark[1][0] == fence[0] and len(mark[1]) >= len(fence):
+            fence = ""
+        empty = not line.strip() and line.endswith("\n")
+        at += len(line)
+    return end
+
+
+def _render(text: str, *, colour: bool) -> str:
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    out = io.StringIO()
+    console = Console(
+        file=out,
+        force_terminal=True,
+        no_color=not colour,
+        color_system="standard" if colour else None,
+        width=shutil.get_terminal_size().columns or 80,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        legacy_windows=False,
+    )
+    # A hyperlink would be an escape sequence with the model's own address in it.
+    console.print(Markdown(text, hyperlinks=False))
+    lines = [line.rstrip() for line in out.getvalue().splitlines()]
+    return "\n".join(lines).strip("\n")

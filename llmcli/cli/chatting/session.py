@@ -1,0 +1,107 @@
+"""One `llmcli chat` from its options to its exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from llmcli.cli import interrupts, terminal
+from llmcli.cli.chat_options import Chatting
+from llmcli.cli.chatting.chosen import Chosen
+from llmcli.cli.chatting.loop import talk_on
+from llmcli.cli.chatting.opening import (
+    find_chat_model,
+    make_reader,
+    open_conversation,
+    open_shelf,
+)
+from llmcli.cli.chatting.slash import offers
+from llmcli.cli.chatting.talk import Talk
+from llmcli.cli.decoding import Decoding
+from llmcli.cli.options import Ending, Loading, Prompting
+from llmcli.cli.report import machine_lines, stop_ids_line
+from llmcli.cli.running import Request, load_found
+from llmcli.errors import UsageError
+
+
+def run(
+    *, chatting: Chatting, loading: Loading, decoding: Decoding, ending: Ending, debug: bool
+) -> int:
+    """The exit code. Raises LlmcliError for what is wrong before the first message."""
+    _check(chatting, loading, decoding, ending)
+    resolved = find_chat_model(loading.model, chatting.template)
+    shelf = open_shelf()
+    opened = open_conversation(shelf, chatting, resolved.name)
+    keeper = opened.keeper
+    chosen = Chosen(decoding=decoding, ending=ending, chatting=chatting, kv_cache=loading.kv_cache)
+    try:
+        engine = load_found(resolved, loading, template=chatting.template)
+        from llmcli.engine.chatting import Chat
+
+        talk: Talk
+        talk = Talk(
+            chat=Chat(engine, opened.conversation, chosen.chat_options(), model=resolved.name),
+            chosen=chosen,
+            loading=loading,
+            resolved=resolved,
+            shelf=shelf,
+            keeper=keeper,
+            reader=make_reader(offers(lambda: talk)),
+        )
+        _system(talk, chatting.system)
+        if opened.notice:
+            terminal.note(f"warning: {opened.notice}")
+        _greet(talk)
+        with terminal.kept_modes() as restore:
+            interrupts.restore_when_terminated(restore)
+            try:
+                return talk_on(talk, debug=debug)
+            finally:
+                keeper = talk.keeper
+    finally:
+        keeper.close()
+
+
+def _check(chatting: Chatting, loading: Loading, decoding: Decoding, ending: Ending) -> None:
+    if chatting.quiet and chatting.verbose:
+        raise UsageError("--quiet and -v contradict each other", hint="leave one out")
+    if chatting.markdown and chatting.raw_output:
+        raise UsageError(
+            "--markdown does not let control codes through as --raw-output asks",
+            hint="leave one out",
+        )
+    Request(
+        flags=decoding.flags(),
+        loading=loading,
+        prompting=Prompting(template=chatting.template),
+        ending=ending,
+        logprobs=None,
+    )
+
+
+def _system(talk: Talk, text: str | None) -> None:
+    """The message of --system, checked against the template; a resumed conversation gets it too."""
+    if text is not None and text != talk.chat.conversation.system:
+        talk.chat.set_system(text)
+
+
+def _greet(talk: Talk) -> None:
+    """What is loaded and where the conversation is kept, for whoever watches."""
+    engine = talk.chat.engine
+    if talk.verbose:
+        for line in machine_lines(talk.resolved, engine):
+            terminal.note(line)
+        terminal.note(stop_ids_line(engine, ignored=talk.chosen.ending.ignore_eos))
+    if not talk.quiet and talk.reader.interactive and terminal.shows_notices():
+        turns = len(talk.chat.conversation.path())
+        again = f"; {turns} turn{'s' * (turns != 1)} so far" if turns else ""
+        terminal.note(
+            f"{talk.resolved.name} ({engine.loaded.family}), context {engine.loaded.spec.context} "
+            f"tokens; /help lists the commands"
+        )
+        terminal.note(f"saved in {_short(talk.keeper.path)}{again}")
+
+
+def _short(path: Path) -> str:
+    """With `~` for the user's own folder."""
+    home = Path.home()
+    return str(Path("~") / path.relative_to(home)) if path.is_relative_to(home) else str(path)
