@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from llmcli.cli import options
 from llmcli.cli.bundles import unbundled
 from llmcli.cli.chat_options import LAST, Chatting
+from llmcli.cli.constraining import Constraining
 from llmcli.cli.decoding import Decoding
 from llmcli.cli.grouped import GroupedCommand
 
@@ -31,6 +32,7 @@ def chat(
     chatting: Chatting,
     loading: options.Loading,
     decoding: Decoding,
+    constraining: Constraining,
     ending: options.Ending,
     debug: options.Debug = False,
     version: options.Version = False,  # noqa: ARG001
@@ -40,6 +42,14 @@ def chat(
     Each line is a message, and each conversation is saved as it goes on. /help lists the commands.
     Lines that are piped in are answered one by one.
     """
+    from llmcli.cli.chatting.chosen import Chosen
     from llmcli.cli.chatting.session import run
 
-    return run(chatting=chatting, loading=loading, decoding=decoding, ending=ending, debug=debug)
+    chosen = Chosen(
+        loading=loading,
+        decoding=decoding,
+        ending=ending,
+        chatting=chatting,
+        grammar=constraining.read(),
+    )
+    return run(chosen, debug=debug)

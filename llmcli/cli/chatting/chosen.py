@@ -12,8 +12,10 @@ from llmcli.cli.chat_options import DEFAULT_OVERFLOW, DEFAULT_THINK, Chatting, O
 from llmcli.cli.chatting.setting_keys import Key, setting_keys
 from llmcli.cli.chatting.shown import Look
 from llmcli.cli.decoding import Decoding
-from llmcli.cli.options import Ending
+from llmcli.cli.options import Ending, Loading, Prompting
+from llmcli.cli.running import Request, generate_options
 from llmcli.generation.reads import StrategyName, reads
+from llmcli.text.grammar import Grammar
 
 if TYPE_CHECKING:
     from llmcli.engine.chatting import ChatOptions
@@ -21,12 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """`kv_cache` None keeps the cache. `changed` are the names of the keys that `/set` set."""
+    """`cached` is what `/cache` said last; `changed` are the names of the keys that `/set` set."""
 
+    loading: Loading
     decoding: Decoding
     ending: Ending
     chatting: Chatting
-    kv_cache: bool | None = None
+    grammar: Grammar | None = None
+    cached: bool | None = None
     changed: frozenset[str] = frozenset()
 
     def value(self, key: Key) -> Any:
@@ -66,6 +70,10 @@ class Chosen:
         ]
 
     @property
+    def keeps_cache(self) -> bool:
+        return self.loading.kv_cache is not False if self.cached is None else self.cached
+
+    @property
     def overflow(self) -> OverflowChoice:
         return self.chatting.overflow or DEFAULT_OVERFLOW
 
@@ -77,19 +85,23 @@ class Chosen:
             raw_output=self.chatting.raw_output,
         )
 
+    def request(self) -> Request:
+        """As one answer would ask for it. Raises UsageError for what can be told wrong at once."""
+        return Request(
+            flags=self.decoding.flags(),
+            loading=self.loading,
+            prompting=Prompting(template=self.chatting.template),
+            ending=self.ending,
+            logprobs=None,
+            grammar=self.grammar,
+        )
+
     def chat_options(self) -> ChatOptions:
         """As the engine takes them."""
         from llmcli.engine.chatting import ChatOptions
-        from llmcli.engine.engine import GenerateOptions
 
-        ending = self.ending
-        return ChatOptions(
-            generate=GenerateOptions(
-                flags=self.decoding.flags(),
-                cache="none" if self.kv_cache is False else "auto",
-                stop_strings=tuple(ending.stop or ()),
-                ignore_eos=ending.ignore_eos,
-                show_special=ending.show_special,
-            ),
-            overflow=self.overflow,
-        )
+        generate = generate_options(self.request())
+        if self.cached is not None:
+            kind = self.loading.cache or "auto" if self.cached else "none"
+            generate = replace(generate, cache=kind)
+        return ChatOptions(generate=generate, overflow=self.overflow)

@@ -19,9 +19,8 @@ def stats(talk: Talk, _: str) -> None:
     )
     held = talk.chat.caches()
     size = sum(size for _, size in held)
-    terminal.print_line(
-        f"{meter_text(talk.chat.meter())}, {len(held)} cache{'s' * (len(held) != 1)}, {size / 1e6:.1f} MB"
-    )
+    caches = f"{len(held)} cache{'s' * (len(held) != 1)}"
+    terminal.print_line(f"{meter_text(talk.chat.meter())}, {caches}, {size / 1e6:.1f} MB")
 
 
 def tokens(talk: Talk, text: str) -> None:

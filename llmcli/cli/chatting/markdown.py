@@ -5,7 +5,6 @@ Must not know streams. Control codes are made visible before anything is rendere
 
 from __future__ import annotations
 
-import io
 import re
 import shutil
 
@@ -61,22 +60,17 @@ def _complete(text: str) -> int:
 
 
 def _render(text: str, *, colour: bool) -> str:
+    from rich.color import ColorSystem
     from rich.console import Console
     from rich.markdown import Markdown
 
-    out = io.StringIO()
-    console = Console(
-        file=out,
-        force_terminal=True,
-        no_color=not colour,
-        color_system="standard" if colour else None,
-        width=shutil.get_terminal_size().columns or 80,
-        markup=False,
-        emoji=False,
-        highlight=False,
-        legacy_windows=False,
-    )
+    width = shutil.get_terminal_size().columns or 80
+    console = Console(width=width, markup=False, emoji=False, highlight=False)
+    colours = ColorSystem.STANDARD if colour else None
     # A hyperlink would be an escape sequence with the model's own address in it.
-    console.print(Markdown(text, hyperlinks=False))
-    lines = [line.rstrip() for line in out.getvalue().splitlines()]
-    return "\n".join(lines).strip("\n")
+    segments = console.render(Markdown(text, hyperlinks=False))
+    styled = [
+        one.style.render(one.text, color_system=colours) if one.style else one.text
+        for one in segments
+    ]
+    return "\n".join(line.rstrip() for line in "".join(styled).splitlines()).strip("\n")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from llmcli.cli import interrupts, terminal
-from llmcli.cli.chat_options import Chatting
 from llmcli.cli.chatting.chosen import Chosen
 from llmcli.cli.chatting.loop import talk_on
 from llmcli.cli.chatting.opening import (
@@ -16,23 +15,19 @@ from llmcli.cli.chatting.opening import (
 )
 from llmcli.cli.chatting.slash import offers
 from llmcli.cli.chatting.talk import Talk
-from llmcli.cli.decoding import Decoding
-from llmcli.cli.options import Ending, Loading, Prompting
 from llmcli.cli.report import machine_lines, stop_ids_line
-from llmcli.cli.running import Request, load_found
+from llmcli.cli.running import load_found
 from llmcli.errors import UsageError
 
 
-def run(
-    *, chatting: Chatting, loading: Loading, decoding: Decoding, ending: Ending, debug: bool
-) -> int:
+def run(chosen: Chosen, *, debug: bool) -> int:
     """The exit code. Raises LlmcliError for what is wrong before the first message."""
-    _check(chatting, loading, decoding, ending)
+    chatting, loading = chosen.chatting, chosen.loading
+    _check(chosen)
     resolved = find_chat_model(loading.model, chatting.template)
     shelf = open_shelf()
     opened = open_conversation(shelf, chatting, resolved.name)
     keeper = opened.keeper
-    chosen = Chosen(decoding=decoding, ending=ending, chatting=chatting, kv_cache=loading.kv_cache)
     try:
         engine = load_found(resolved, loading, template=chatting.template)
         from llmcli.engine.chatting import Chat
@@ -41,7 +36,6 @@ def run(
         talk = Talk(
             chat=Chat(engine, opened.conversation, chosen.chat_options(), model=resolved.name),
             chosen=chosen,
-            loading=loading,
             resolved=resolved,
             shelf=shelf,
             keeper=keeper,
@@ -61,7 +55,8 @@ def run(
         keeper.close()
 
 
-def _check(chatting: Chatting, loading: Loading, decoding: Decoding, ending: Ending) -> None:
+def _check(chosen: Chosen) -> None:
+    chatting = chosen.chatting
     if chatting.quiet and chatting.verbose:
         raise UsageError("--quiet and -v contradict each other", hint="leave one out")
     if chatting.markdown and chatting.raw_output:
@@ -69,13 +64,7 @@ def _check(chatting: Chatting, loading: Loading, decoding: Decoding, ending: End
             "--markdown does not let control codes through as --raw-output asks",
             hint="leave one out",
         )
-    Request(
-        flags=decoding.flags(),
-        loading=loading,
-        prompting=Prompting(template=chatting.template),
-        ending=ending,
-        logprobs=None,
-    )
+    chosen.request()
 
 
 def _system(talk: Talk, text: str | None) -> None:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from llmcli.acquire.resolve import Resolved
     from llmcli.chat.keeper import Keeper
     from llmcli.chat.shelf import Shelf
-    from llmcli.cli.options import Loading
     from llmcli.engine.chatting import Chat, Done
 
 
@@ -57,7 +56,6 @@ class Talk:
 
     chat: Chat
     chosen: Chosen
-    loading: Loading
     resolved: Resolved
     shelf: Shelf
     keeper: Keeper

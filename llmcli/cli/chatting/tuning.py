@@ -7,7 +7,6 @@ from typing import cast, get_args
 
 from llmcli.cli import terminal
 from llmcli.cli.chatting.branching import tell
-from llmcli.cli.chatting.chosen import Chosen
 from llmcli.cli.chatting.opening import find_chat_model
 from llmcli.cli.chatting.setting_keys import UNSET, Key, find_key, setting_keys
 from llmcli.cli.chatting.talk import Talk
@@ -46,7 +45,7 @@ def show(talk: Talk, _: str) -> None:
         ("device", str(loaded.decoder.device), loaded.device_reason),
         ("dtype", str(loaded.decoder.dtype).removeprefix("torch."), loaded.dtype_reason),
         ("context", meter_text(chat.meter()), "the checkpoint"),
-        ("kv-cache", "off" if talk.chosen.kv_cache is False else "on", _cache_source(talk)),
+        ("kv-cache", "on" if talk.chosen.keeps_cache else "off", _cache_source(talk)),
         ("system", "none" if system is None else repr(system), "the conversation"),
         ("branch", chat.conversation.branch or "unnamed", "the conversation"),
         ("saved in", str(talk.keeper.path), "autosave"),
@@ -90,16 +89,12 @@ def strategy(talk: Talk, name: str) -> None:
 def cache(talk: Talk, argument: str) -> None:
     if argument in ("on", "off"):
         talk.chat.set_cache(argument == "on")
-        talk.chosen = replace(
-            talk.chosen,
-            kv_cache=argument == "on",
-            changed=talk.chosen.changed | {"kv-cache"},
-        )
+        talk.chosen = replace(talk.chosen, cached=argument == "on")
         tell(talk, f"KV cache {argument}")
         return
     if argument not in ("", "show"):
         raise UsageError(f"/cache {argument}: it must be on, off or show", hint="/help cache")
-    if talk.chosen.kv_cache is False:
+    if not talk.chosen.keeps_cache:
         terminal.print_line("KV cache off: each token is computed from all before it")
         return
     held = talk.chat.caches()
@@ -112,12 +107,12 @@ def model(talk: Talk, name: str) -> None:
     if not name:
         terminal.print_line(f"{talk.resolved.name} from {talk.resolved.path}")
         return
-    loading = replace(talk.loading, model=name)
+    loading = replace(talk.chosen.loading, model=name)
     # The old one stays until the new one is ready, so that a failure costs nothing.
     resolved = find_chat_model(name, None)
     engine = load_found(resolved, loading)
     talk.chat.switch_model(engine, model=resolved.name)
-    talk.resolved, talk.loading = resolved, loading
+    talk.resolved, talk.chosen = resolved, replace(talk.chosen, loading=loading)
     tell(talk, f"model {resolved.name} ({engine.loaded.family}), {meter_text(talk.chat.meter())}")
 
 
@@ -145,7 +140,6 @@ def _text(value: object) -> str:
 
 
 def _cache_source(talk: Talk) -> str:
-    chosen: Chosen = talk.chosen
-    if "kv-cache" in chosen.changed:
+    if talk.chosen.cached is not None:
         return "/cache"
-    return "built-in" if chosen.kv_cache is None else "flag"
+    return "built-in" if talk.chosen.loading.kv_cache is None else "flag"

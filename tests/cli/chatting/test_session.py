@@ -97,10 +97,9 @@ def test_a_full_context_is_announced(invoke: Invoke, tmp_path: Path) -> None:
     assert (dropped.code, dropped.out) == (0, "one\ntwo\none\n")
     assert dropped.err.count("warning: ") == 1
     assert "the model does not see turn 1 'message number 1'" in dropped.err
-    stopped = invoke(
-        "chat", "-m", model, "--overflow", "stop", stdin=lines + b"\n/undo\n/clear\nhi"
-    )
-    assert (stopped.code, stopped.out) == (1, "one\ntwo\nok\n")
+    lines += b"\nmessage number 2\n/clear\nhi"
+    stopped = invoke("chat", "-m", model, "--overflow", "stop", stdin=lines)
+    assert (stopped.code, stopped.out) == (1, "one\ntwo\none\nok\n")
     assert stopped.err.count("error: ") == 1
 
 
