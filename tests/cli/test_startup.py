@@ -9,7 +9,17 @@ import sys
 
 import pytest
 
-HEAVY = {"torch", "numpy", "rich", "huggingface_hub", "gguf", "tokenizers", "safetensors", "jinja2"}
+HEAVY = {
+    "torch",
+    "numpy",
+    "rich",
+    "huggingface_hub",
+    "gguf",
+    "tokenizers",
+    "safetensors",
+    "jinja2",
+    "prompt_toolkit",
+}
 
 REPORT = """
 import json, os, sys
@@ -44,6 +54,7 @@ def run(*args: str) -> tuple[int, set[str], int]:
         (["--help"], 0),
         (["--version"], 0),
         (["generate", "--help"], 0),
+        (["chat", "--help"], 0),
         (["generate", "--top-k", "x", "hi"], 2),
     ],
 )

@@ -24,9 +24,11 @@ class MarkdownBlocks:
     def feed(self, text: str) -> str:
         """The blocks that are now complete, rendered."""
         self._pending += text
-        done = _complete(self._pending)
-        block, self._pending = self._pending[:done], self._pending[done:]
-        return self._rendered(block)
+        shown = ""
+        while done := _complete(self._pending):
+            block, self._pending = self._pending[:done], self._pending[done:]
+            shown += self._rendered(block)
+        return shown
 
     def flush(self) -> str:
         """The last block."""
@@ -41,14 +43,14 @@ class MarkdownBlocks:
 
 
 def _complete(text: str) -> int:
-    """Where the last block ends that no further text can change.
+    """Where the first block ends, once no further text can change it; else 0.
 
     A block ends at an empty line outside of a code fence, where the next line is not indented.
     """
-    end, fence, empty, at = 0, "", False, 0
+    fence, empty, at = "", False, 0
     for line in text.splitlines(keepends=True):
-        if empty and not fence and not line[:1].isspace():
-            end = at
+        if empty and not fence and not line[:1].isspace() and text[:at].strip():
+            return at
         mark = _FENCE.match(line)
         if mark and not fence:
             fence = mark[1]
@@ -56,7 +58,7 @@ def _complete(text: str) -> int:
             fence = ""
         empty = not line.strip() and line.endswith("\n")
         at += len(line)
-    return end
+    return 0
 
 
 def _render(text: str, *, colour: bool) -> str:
