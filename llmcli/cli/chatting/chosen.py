@@ -14,11 +14,14 @@ from llmcli.cli.chatting.shown import Look
 from llmcli.cli.decoding import Decoding
 from llmcli.cli.options import Ending, Loading, Prompting
 from llmcli.cli.running import Request, generate_options
-from llmcli.generation.reads import StrategyName, reads
+from llmcli.engine.settings import unread
+from llmcli.errors import UsageError
 from llmcli.text.grammar import Grammar
 
 if TYPE_CHECKING:
     from llmcli.engine.chatting import ChatOptions
+    from llmcli.engine.engine import Engine
+    from llmcli.engine.prompt import Prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +63,9 @@ class Chosen:
         left = replace(bundle, **{key.field: default})
         return replace(self, **{key.bundle: left}, changed=self.changed - {key.name})
 
-    def unread(self, strategy: StrategyName) -> list[Key]:
-        """The settings that are given, and that the strategy does not read."""
-        known = reads(strategy, sampling=True) | {"strategy", "max_new_tokens"}
-        return [
-            key
-            for key in setting_keys().values()
-            if key.bundle == "decoding" and self.value(key) is not None and key.field not in known
-        ]
+    def unread(self) -> list[Key]:
+        """The settings given that the strategy, which must be named, does not read."""
+        return [setting_keys()[name.replace("_", "-")] for name in unread(self.decoding.flags())]
 
     @property
     def keeps_cache(self) -> bool:
@@ -87,6 +85,11 @@ class Chosen:
 
     def request(self) -> Request:
         """As one answer would ask for it. Raises UsageError for what can be told wrong at once."""
+        if (self.decoding.num_return or 1) > 1:
+            raise UsageError(
+                f"--num-return is {self.decoding.num_return}; a chat has one reply a turn",
+                hint="leave it out, or use `llmcli generate`",
+            )
         return Request(
             flags=self.decoding.flags(),
             loading=self.loading,
@@ -96,11 +99,11 @@ class Chosen:
             grammar=self.grammar,
         )
 
-    def chat_options(self) -> ChatOptions:
-        """As the engine takes them."""
+    def chat_options(self, *, negative: Prompt | None, draft: Engine | None) -> ChatOptions:
+        """As the engine takes them, with what stands for the negative prompt and the draft."""
         from llmcli.engine.chatting import ChatOptions
 
-        generate = generate_options(self.request())
+        generate = replace(generate_options(self.request()), negative=negative, draft=draft)
         if self.cached is not None:
             kind = self.loading.cache or "auto" if self.cached else "none"
             generate = replace(generate, cache=kind)

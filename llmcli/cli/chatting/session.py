@@ -14,9 +14,9 @@ from llmcli.cli.chatting.opening import (
     open_shelf,
 )
 from llmcli.cli.chatting.slash import offers
-from llmcli.cli.chatting.talk import Talk
+from llmcli.cli.chatting.talk import Talk, engine_options
 from llmcli.cli.report import machine_lines, stop_ids_line
-from llmcli.cli.running import load_found
+from llmcli.cli.running import find_draft, load_found
 from llmcli.errors import UsageError
 
 
@@ -29,16 +29,20 @@ def run(chosen: Chosen, *, debug: bool) -> int:
     opened = open_conversation(shelf, chatting, resolved.name)
     keeper = opened.keeper
     try:
+        found = find_draft(chosen.decoding.draft_model, resolved)
         engine = load_found(resolved, loading, template=chatting.template)
+        draft = None if found is None else load_found(found, loading)
+        options = engine_options(chosen, engine, draft)
         from llmcli.engine.chatting import Chat
 
         talk: Talk
         talk = Talk(
-            chat=Chat(engine, opened.conversation, chosen.chat_options(), model=resolved.name),
+            chat=Chat(engine, opened.conversation, options, model=resolved.name),
             chosen=chosen,
             resolved=resolved,
             shelf=shelf,
             keeper=keeper,
+            draft_model=draft,
             reader=make_reader(offers(lambda: talk)),
         )
         _system(talk, chatting.system)

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from llmcli.cli.chatting.chosen import Chosen
 from llmcli.cli.chatting.typed import Typed
+from llmcli.cli.running import find_draft, load_found, negative_prompt
 
 if TYPE_CHECKING:
     from llmcli.acquire.resolve import Resolved
     from llmcli.chat.keeper import Keeper
     from llmcli.chat.shelf import Shelf
-    from llmcli.engine.chatting import Chat, Done
+    from llmcli.engine.chatting import Chat, ChatOptions, Done
+    from llmcli.engine.engine import Engine
 
 
 class Reader(Protocol):
@@ -61,6 +63,7 @@ class Talk:
     keeper: Keeper
     reader: Reader
     totals: Totals = field(default_factory=Totals)
+    draft_model: Engine | None = None
     last: Done | None = None
     waiting: list[str] = field(default_factory=list)
     editing: int | None = None
@@ -78,5 +81,28 @@ class Talk:
 
     def choose(self, chosen: Chosen) -> None:
         """Use these settings from the next turn on; raises UsageError, and changes nothing."""
-        self.chat.change(chosen.chat_options())
-        self.chosen = chosen
+        draft = self.draft_model
+        if chosen.decoding.draft_model != self.chosen.decoding.draft_model:
+            draft = load_draft(chosen, self.resolved)
+        self.chat.change(engine_options(chosen, self.chat.engine, draft))
+        self.chosen, self.draft_model = chosen, draft
+
+    def switch(self, engine: Engine, resolved: Resolved, chosen: Chosen) -> None:
+        """Go on with another checkpoint; raises, and changes nothing, where it does not do."""
+        draft = load_draft(chosen, resolved)
+        options = engine_options(chosen, engine, draft)
+        self.chat.switch_model(engine, model=resolved.name)
+        self.chat.change(options)
+        self.resolved, self.chosen, self.draft_model = resolved, chosen, draft
+
+
+def load_draft(chosen: Chosen, resolved: Resolved) -> Engine | None:
+    """The draft model that is asked for, for a target at `resolved`."""
+    found = find_draft(chosen.decoding.draft_model, resolved)
+    return None if found is None else load_found(found, chosen.loading)
+
+
+def engine_options(chosen: Chosen, engine: Engine, draft: Engine | None) -> ChatOptions:
+    """The settings as a chat on that engine takes them."""
+    request = chosen.request()
+    return chosen.chat_options(negative=negative_prompt(engine, request), draft=draft)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast, get_args
+from typing import get_args
 
 from llmcli.cli import terminal
 from llmcli.cli.chatting.branching import tell
@@ -14,7 +14,6 @@ from llmcli.cli.chatting.turns import meter_text
 from llmcli.cli.options import StrategyChoice
 from llmcli.cli.running import load_found
 from llmcli.errors import UsageError
-from llmcli.generation.reads import StrategyName
 
 
 def set_(talk: Talk, argument: str) -> None:
@@ -78,7 +77,7 @@ def strategy(talk: Talk, name: str) -> None:
         tell(talk, f"strategy {talk.chat.settings().strategy}")
         return
     chosen = talk.chosen.with_value(key, key.parse(name))
-    given_up = chosen.unread(cast(StrategyName, name))
+    given_up = chosen.unread()
     for other in given_up:
         chosen = chosen.without(other)
     talk.choose(chosen)
@@ -111,8 +110,7 @@ def model(talk: Talk, name: str) -> None:
     # The old one stays until the new one is ready, so that a failure costs nothing.
     resolved = find_chat_model(name, None)
     engine = load_found(resolved, loading)
-    talk.chat.switch_model(engine, model=resolved.name)
-    talk.resolved, talk.chosen = resolved, replace(talk.chosen, loading=loading)
+    talk.switch(engine, resolved, replace(talk.chosen, loading=loading))
     tell(talk, f"model {resolved.name} ({engine.loaded.family}), {meter_text(talk.chat.meter())}")
 
 

@@ -71,7 +71,7 @@ def test_help_names_every_command(talk: Talker) -> None:
 )
 def test_a_mistake_is_one_error_and_no_end(talk: Talker, line: str, told: str) -> None:
     result = talk(line, "say 1")
-    assert result.err.count("error: ") == 1
+    assert result.err.count("error:") == 1
     assert told in result.err
     assert (result.code, result.out) == (1, "one\n")
 
@@ -222,3 +222,15 @@ def test_stats(talk: Talker) -> None:
     assert lines[0].startswith("last turn: kept ")
     assert lines[1].startswith("2 turns here: kept ")
     assert lines[2].startswith("ctx ")
+
+
+def test_a_draft_model_and_guidance(talk: Talker) -> None:
+    lines = [f"/set draft-model {talk.model}", "say 1", "/strategy", "/strategy greedy", "say 2"]
+    lines += ["/set guidance-scale 1.5", "/set negative-prompt no", "say 1", "/set num-return 2"]
+    result = talk(*lines, seen=True)
+    assert result.out.splitlines()[0] == "one"
+    assert result.out.splitlines()[1].startswith("speculative (of greedy")
+    assert result.out.splitlines()[2:] == ["two", "one"]
+    assert "it does not read draft-model, now unset" in result.err
+    assert "--num-return is 2; a chat has one reply a turn" in result.err
+    assert result.err.count("error:") == 1
