@@ -1,19 +1,24 @@
 """The cache view: what keys and values cost, and what other designs of the same size would.
 
-Must not know torch: the sizes are those of cache/, which a test compares.
+Needs no torch but for the kinds of caches: the sizes are those of cache/, which a test compares.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from llmcli.insight.facts import Facts
 from llmcli.insight.ranges import alike, written
 from llmcli.spec import DecoderSpec, LayerSpec
 
-# How cache/buffer.py grows; tested.
+if TYPE_CHECKING:
+    from llmcli.cache import CacheKind
+
+# How cache/buffer.py grows, and how a prompt goes through generation/stepper.py; both tested.
 GROWTH_STEP = 256
+PREFILL_CHUNK = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +52,7 @@ class Design:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheSizes:
     """`bytes_per_element` is 2 for 16-bit keys and values. Bytes are of exactly the tokens;
-    `allocated` is what the cache takes as it grows in steps."""
+    `allocated` is what the cache takes as it grows in steps, `of_kind` what one of `kind` does."""
 
     name: str
     bytes_per_element: int
@@ -58,6 +63,8 @@ class CacheSizes:
     total: tuple[int, ...]
     allocated: tuple[int, ...]
     designs: tuple[Design, ...]
+    kind: str | None
+    of_kind: tuple[int, ...]
 
 
 def default_contexts(spec: DecoderSpec) -> tuple[int, ...]:
@@ -65,7 +72,9 @@ def default_contexts(spec: DecoderSpec) -> tuple[int, ...]:
     return tuple(sorted({min(n, spec.context) for n in (1024, 8192, spec.context)}))
 
 
-def cache_sizes(facts: Facts, *, contexts: Sequence[int], element: int) -> CacheSizes:
+def cache_sizes(
+    facts: Facts, *, contexts: Sequence[int], element: int, kind: CacheKind | None = None
+) -> CacheSizes:
     """`contexts` are lengths in tokens, `element` the bytes of one number."""
     spec = facts.spec
     groups = alike((one.mixer, one.window) for one in spec.layers)
@@ -86,7 +95,20 @@ def cache_sizes(facts: Facts, *, contexts: Sequence[int], element: int) -> Cache
             for length in contexts
         ),
         designs=tuple(_designs(spec, contexts, element)),
+        kind=kind,
+        of_kind=()
+        if kind is None
+        else tuple(kind_bytes(spec, kind, length, element) for length in contexts),
     )
+
+
+def kind_bytes(spec: DecoderSpec, kind: CacheKind, length: int, element: int) -> int:
+    """What a cache of this kind takes for a prompt of `length` tokens. Imports torch."""
+    from llmcli.cache.size import cache_bytes as sized
+
+    whole, rest = divmod(length, PREFILL_CHUNK)
+    pieces = [PREFILL_CHUNK] * whole + [rest] * (rest > 0)
+    return sized(kind, spec, pieces, element_bytes=element, planned=length)
 
 
 def cache_bytes(spec: DecoderSpec, length: int, element: int) -> int:

@@ -1,6 +1,6 @@
 """The plan view: what loading and running would take, worked out before anything is read.
 
-All but the free memory is arithmetic on the spec. Must not know torch.
+All but the free memory is arithmetic on the spec.
 """
 
 from __future__ import annotations
@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from llmcli.insight.facts import Facts
-from llmcli.insight.kv import cache_bytes
+from llmcli.insight.kv import PREFILL_CHUNK, kind_bytes
 from llmcli.insight.params import idle_parameters
 from llmcli.spec import DecoderSpec, count_parameters, parameter_shapes, wide_parameters
+
+if TYPE_CHECKING:
+    from llmcli.cache import CacheKind
 
 # Bytes of one number; those that llmcli does not run are there to compare.
 DTYPES: Final[Mapping[str, float]] = {
@@ -24,8 +27,6 @@ DTYPES: Final[Mapping[str, float]] = {
     "4 bits": 0.5,
 }
 RUN: Final = ("float32", "bfloat16", "float16")
-# Of the way a prompt goes through: generation/stepper.py.
-PREFILL_CHUNK: Final = 512
 # A shorter text than this is of no use to anyone.
 _LEAST_CONTEXT: Final = 64
 
@@ -66,7 +67,7 @@ class MemoryPlan:
     machine: Machine
     context: int
     longest: int
-    kept: bool
+    kind: str
     widths: tuple[Width, ...]
     weights: int
     cache: int
@@ -78,29 +79,31 @@ class MemoryPlan:
     tokens_per_second: float | None
 
 
-def plan_memory(facts: Facts, machine: Machine, *, context: int, kept: bool) -> MemoryPlan:
-    """`context` in tokens; `kept` is whether keys and values are cached."""
+def plan_memory(facts: Facts, machine: Machine, *, context: int, kind: CacheKind) -> MemoryPlan:
+    """`context` in tokens; `kind` is the cache's, `none` for no cache."""
     spec = facts.spec
-    widths = tuple(_width(spec, name, machine, context, kept=kept) for name in DTYPES)
+    widths = tuple(_width(spec, name, machine, context, kind=kind) for name in DTYPES)
     chosen = next(one for one in widths if one.dtype == machine.dtype)
     element = DTYPES[machine.dtype]
-    work = _work(spec, context, element, kept=kept)
+    work = _work(spec, context, element, kind=kind)
     read = read_per_token(spec, element) + chosen.cache
     return MemoryPlan(
         name=facts.name,
         machine=machine,
         context=context,
         longest=spec.context,
-        kept=kept,
+        kind=kind,
         widths=widths,
         weights=chosen.weights,
         cache=chosen.cache,
         work=work,
         peak=chosen.peak,
         fits=chosen.fits,
-        advice=_advice(spec, machine, context, chosen.fits, kept=kept),
+        advice=_advice(spec, machine, context, chosen.fits, kind=kind),
         read_per_token=read,
-        tokens_per_second=machine.bandwidth / read if machine.bandwidth and kept else None,
+        tokens_per_second=machine.bandwidth / read
+        if machine.bandwidth and kind != "none"
+        else None,
     )
 
 
@@ -120,20 +123,22 @@ def read_per_token(spec: DecoderSpec, element: float) -> int:
     return int(numbers * element)
 
 
-def _width(spec: DecoderSpec, dtype: str, machine: Machine, context: int, *, kept: bool) -> Width:
+def _width(
+    spec: DecoderSpec, dtype: str, machine: Machine, context: int, *, kind: CacheKind
+) -> Width:
     element, runs = DTYPES[dtype], dtype in RUN
     weights = weight_bytes(spec, element)
     # Keys and values stay in 16 bits where weights are narrower.
-    cache = cache_bytes(spec, context, max(int(element), 2)) if kept else 0
-    peak = weights + cache + _work(spec, context, element, kept=kept)
+    cache = kind_bytes(spec, kind, context, max(int(element), 2))
+    peak = weights + cache + _work(spec, context, element, kind=kind)
     known = runs and machine.free is not None
     fits = peak <= machine.free if known and machine.free is not None else None
     return Width(dtype=dtype, weights=weights, cache=cache, peak=peak, runs=runs, fits=fits)
 
 
-def _work(spec: DecoderSpec, context: int, element: float, *, kept: bool) -> int:
+def _work(spec: DecoderSpec, context: int, element: float, *, kind: CacheKind) -> int:
     """Roughly what one forward holds besides: streams, the MLP's inside, scores, logits."""
-    new = min(context, PREFILL_CHUNK) if kept else context
+    new = context if kind == "none" else min(context, PREFILL_CHUNK)
     inner = spec.intermediate_size
     if spec.experts is not None:
         inner = max(inner, spec.experts.intermediate_size)
@@ -145,7 +150,7 @@ def _work(spec: DecoderSpec, context: int, element: float, *, kept: bool) -> int
 
 
 def _advice(
-    spec: DecoderSpec, machine: Machine, context: int, fits: bool | None, *, kept: bool
+    spec: DecoderSpec, machine: Machine, context: int, fits: bool | None, *, kind: CacheKind
 ) -> str:
     if machine.free is None:
         return "how much memory is free is not known here"
@@ -153,10 +158,10 @@ def _advice(
         return "it fits"
     names = [machine.dtype] if DTYPES[machine.dtype] == 2 else [machine.dtype, "bfloat16"]
     for name in names[1:]:
-        if _width(spec, name, machine, context, kept=kept).fits:
+        if _width(spec, name, machine, context, kind=kind).fits:
             return f"--dtype {name} would make it fit"
     for name in names:
-        longest = _longest(spec, name, machine, kept=kept)
+        longest = _longest(spec, name, machine, kind=kind)
         if longest is not None and longest < context:
             flag = f" and --dtype {name}" if name != machine.dtype else ""
             text = "a prompt and --max-new-tokens that together stay within"
@@ -165,14 +170,14 @@ def _advice(
     return f"no flag makes it fit: in 16 bits the weights alone are {least:,} bytes"
 
 
-def _longest(spec: DecoderSpec, dtype: str, machine: Machine, *, kept: bool) -> int | None:
+def _longest(spec: DecoderSpec, dtype: str, machine: Machine, *, kind: CacheKind) -> int | None:
     """The longest text that fits, by halving; None where not even a short one does."""
     low, high = min(_LEAST_CONTEXT, spec.context), spec.context
-    if not _width(spec, dtype, machine, low, kept=kept).fits:
+    if not _width(spec, dtype, machine, low, kind=kind).fits:
         return None
     while low < high:
         middle = (low + high + 1) // 2
-        if _width(spec, dtype, machine, middle, kept=kept).fits:
+        if _width(spec, dtype, machine, middle, kind=kind).fits:
             low = middle
         else:
             high = middle - 1

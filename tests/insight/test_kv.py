@@ -7,7 +7,7 @@ import torch
 
 from llmcli.cache import StateStore, make_cache
 from llmcli.insight.facts import Facts
-from llmcli.insight.kv import GROWTH_STEP, cache_bytes, cache_sizes
+from llmcli.insight.kv import GROWTH_STEP, PREFILL_CHUNK, cache_bytes, cache_sizes, kind_bytes
 from llmcli.insight.visibility import masks_of, visible
 from llmcli.model import Decoder
 from llmcli.model.masks import causal_mask
@@ -41,12 +41,15 @@ def test_sizes_are_those_of_a_real_cache(row: Row, dtype: torch.dtype) -> None:
     assert held == {store.capacity for store in stores}
     assert found.total == (cache_bytes(facts.spec, length, dtype.itemsize),)
     assert found.total <= found.allocated
+    assert found.allocated == (kind_bytes(facts.spec, "ring", length, dtype.itemsize),)
 
 
-def test_the_step_is_that_of_the_buffers() -> None:
+def test_the_steps_are_those_of_cache_and_stepper() -> None:
     from llmcli.cache import buffer
+    from llmcli.generation import stepper
 
     assert buffer.GROWTH_STEP == GROWTH_STEP
+    assert stepper.PREFILL_CHUNK == PREFILL_CHUNK
 
 
 @EVERY_ROW

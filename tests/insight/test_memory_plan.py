@@ -38,7 +38,7 @@ HERE = Machine(
 
 def _plan(free: int | None, *, context: int = 4096, dtype: str = "float32") -> MemoryPlan:
     machine = replace(HERE, free=free, dtype=dtype)
-    return plan_memory(LLAMA, machine, context=context, kept=True)
+    return plan_memory(LLAMA, machine, context=context, kind="growing")
 
 
 def test_known_sizes() -> None:
@@ -104,7 +104,7 @@ def test_idle_experts_are_not_read() -> None:
 
 
 def test_without_a_cache_nothing_is_kept() -> None:
-    found = plan_memory(LLAMA, replace(HERE, free=GB), context=4096, kept=False)
+    found = plan_memory(LLAMA, replace(HERE, free=GB), context=4096, kind="none")
     assert found.cache == 0
     assert found.tokens_per_second is None
     assert found.work > _plan(GB).work

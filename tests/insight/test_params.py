@@ -49,7 +49,7 @@ def test_the_first_transformer_has_about_65_million_in_all() -> None:
     assert facts.note is not None
     whole += sum(int(word.replace(",", "")) for word in facts.note.split() if "," in word[:-1])
     # arXiv 1706.03762, table 3; torch's own layers count the same but for biases of attention.
-    model = torch.nn.Transformer(512, 8, 6, 6, 2048, bias=True)
+    model = torch.nn.Transformer(512, 8, 6, 6, 2048, batch_first=True)
     biases = 18 * 4 * 512 + 2 * 2 * 512  # of 18 attentions, and two final norms
     assert whole == 37000 * 512 + sum(one.numel() for one in model.parameters()) - biases
     assert 62e6 < whole < 66e6

@@ -20,7 +20,8 @@ def _compute(subject: Subject, asked: Asked) -> CacheSizes:
         check_between("--context", length, 1, spec.context)
     contexts = tuple(dict.fromkeys(asked.context or ())) or default_contexts(spec)
     element = _BYTES.get(subject.loading.dtype or "", 2)
-    return cache_sizes(subject.facts, contexts=contexts, element=element)
+    kind = subject.loading.cache
+    return cache_sizes(subject.facts, contexts=contexts, element=element, kind=kind)
 
 
 def _lines(found: CacheSizes, width: int | None) -> list[str]:
@@ -37,6 +38,8 @@ def _lines(found: CacheSizes, width: int | None) -> list[str]:
     ]
     rows.append(("all", str(sum(one.number for one in found.layers)), "", "", *_all(found.total)))
     rows.append(("as allocated", "", "", "", *_all(found.allocated)))
+    if found.kind is not None:
+        rows.append((f"--cache {found.kind}", "", "", "", *_all(found.of_kind)))
     header = ("LAYERS", "NUMBER", "A LAYER HOLDS", "A TOKEN ADDS", *at)
     lines += table(header, rows, width, left=(0, 2))
     lines += ["", "Room that one layer has, in tokens:", ""]

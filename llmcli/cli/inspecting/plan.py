@@ -25,8 +25,15 @@ def _compute(subject: Subject, asked: Asked) -> MemoryPlan:
         check_between("--context", length, 1, longest)
     context = max(asked.context or [min(_USUAL, longest)])
     machine = _machine(subject)
-    kept = subject.loading.kv_cache is not False
-    return plan_memory(subject.facts, machine, context=context, kept=kept)
+    from llmcli.cache import default_kind
+
+    kind = subject.loading.cache_kind
+    return plan_memory(
+        subject.facts,
+        machine,
+        context=context,
+        kind=default_kind(subject.facts.spec) if kind == "auto" else kind,
+    )
 
 
 def _machine(subject: Subject) -> Machine:
@@ -73,9 +80,9 @@ def _lines(found: MemoryPlan, width: int | None) -> list[str]:
         [
             ("device", f"{machine.device} ({machine.device_reason})"),
             ("dtype", f"{machine.dtype} ({machine.dtype_reason})"),
-            ("for", text + ("" if found.kept else ", without a KV cache")),
+            ("for", text + (", without a KV cache" if found.kind == "none" else "")),
             ("weights", in_bytes(found.weights)),
-            ("KV cache", in_bytes(found.cache)),
+            ("KV cache", f"{in_bytes(found.cache)} ({found.kind})"),
             ("work", f"about {in_bytes(found.work)} (estimate)"),
             ("peak", f"about {in_bytes(found.peak)} (estimate)"),
             ("free", "not known" if machine.free is None else in_bytes(machine.free)),

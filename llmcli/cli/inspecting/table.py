@@ -39,13 +39,13 @@ VIEWS: tuple[View, ...] = (
     _view("summary", "config", "family, sizes, kinds of parts, bytes, origin and licence"),
     _view("tree", "config", "modules with shapes and stored names", "layer depth search"),
     _view("params", "config", "how many parameters lie where"),
-    _view("cache", "config", "what keys and values cost", "context dtype"),
+    _view("cache", "config", "what keys and values cost", "context dtype cache"),
     _view("masks", "config", "which key each query sees", "layer length"),
     _view(
         "plan",
         "config",
         "memory and speed to expect, before anything is read",
-        "context dtype device threads kv_cache",
+        "context dtype device threads kv_cache cache",
     ),
     _view("check", "headers", "do files, config, tokenizer and template fit", "values"),
 )
