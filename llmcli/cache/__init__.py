@@ -3,7 +3,7 @@
 Must not know the decoder (model/), families or strategies; a cache is passed into the forward.
 """
 
-from llmcli.cache.base import KVCache, LayerStore
+from llmcli.cache.base import KVCache, LayerStore, Turn
 from llmcli.cache.full import FullStore
 from llmcli.cache.make import LOSSY, CacheKind, default_kind, make_cache
 from llmcli.cache.offloaded import OffloadedStore
@@ -21,6 +21,7 @@ __all__ = [
     "QuantizedStore",
     "RingStore",
     "StateStore",
+    "Turn",
     "default_kind",
     "make_cache",
 ]

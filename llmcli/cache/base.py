@@ -8,20 +8,26 @@ all layers hold the new tokens; no layer's own size ever stands for the number o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor
+
+# (keys [B,K,n,D] that were turned for positions start, start + 1, ...; start) -> the same keys
+# turned for positions that are lower by what is dropped; it must not write into its input
+Turn = Callable[[Tensor, int], Tensor]
 
 
 class LayerStore(ABC):
     """What one layer keeps. `length` is always the cache's count before the new tokens.
 
     `survives_cut`: whether an `update` that nothing follows leaves the first `length` as they are.
+    `can_drop`: whether tokens in the middle can go.
     """
 
     survives_cut: ClassVar[bool] = False
+    can_drop: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -53,6 +59,10 @@ class LayerStore(ABC):
     def can_rewind(self, length: int, count: int) -> bool:
         """Whether the last `count` of `length` tokens can be taken back without loss."""
 
+    def drop(self, length: int, first: int, count: int, turn: Turn) -> None:  # noqa: ARG002
+        """Forget `count` tokens after the `first` ones; those behind them move down."""
+        raise AssertionError("this store drops nothing from its middle")
+
     @abstractmethod
     def clear(self) -> None:
         """Forget everything, memory included."""
@@ -72,13 +82,22 @@ class KVCache:
     `regime` names the rotary tables that the keys were turned with (DecoderSpec.regime).
     `torn` is true from the start of a forward to its end. One that was cut short (Ctrl-C) has
     overwritten what a ring or a state held, so all but growing stores must then be cleared.
+    `dropped` counts tokens that are gone from the middle; `length` does not count them, and the
+    rest stand at positions as if these had never been. `moving` is true while they go.
     """
 
     def __init__(self, stores: Sequence[LayerStore]) -> None:
         self.stores = list(stores)
         self.length = 0
+        self.dropped = 0
         self.regime: tuple[int, ...] = ()
         self.torn = False
+        self.moving = False
+
+    @property
+    def seen(self) -> int:
+        """Tokens that came in, those that were dropped since included."""
+        return self.length + self.dropped
 
     @property
     def capacity(self) -> int:
@@ -101,6 +120,8 @@ class KVCache:
     @property
     def trusted(self) -> bool:
         """Whether all stores hold what `length` says, though a forward may have been cut short."""
+        if self.moving:
+            return False
         return not self.torn or all(store.survives_cut for store in self.stores)
 
     def begin(self, regime: tuple[int, ...]) -> None:
@@ -112,9 +133,24 @@ class KVCache:
         self.length += new
         self.torn = False
 
+    @property
+    def can_drop(self) -> bool:
+        """Whether every layer can forget tokens in its middle."""
+        return all(store.can_drop for store in self.stores)
+
+    def drop(self, first: int, count: int, turns: Sequence[Turn]) -> None:
+        """Forget `count` tokens after the `first` ones, in every layer with its own turn."""
+        assert 0 < count <= self.length - first
+        self.moving = True
+        for store, turn in zip(self.stores, turns, strict=True):
+            store.drop(self.length, first, count, turn)
+        self.length -= count
+        self.dropped += count
+        self.moving = False
+
     def can_rewind(self, count: int) -> bool:
         """Whether every layer can take back the last `count` tokens without loss."""
-        if not 0 <= count <= self.length:
+        if not 0 <= count <= self.length or (self.dropped and 0 < count < self.length):
             return False
         return count == self.length or (
             self.trusted and all(store.can_rewind(self.length, count) for store in self.stores)
@@ -136,7 +172,7 @@ class KVCache:
         """Forget every token, and give the memory back."""
         for store in self.stores:
             store.clear()
-        self.length, self.torn = 0, False
+        self.length, self.dropped, self.torn, self.moving = 0, 0, False, False
 
     def reorder(self, rows: Tensor) -> None:
         """Make row n a copy of the former row `rows[n]`; the number of rows may change."""
@@ -147,4 +183,5 @@ class KVCache:
         """An independent copy with the same content."""
         copy = KVCache([store.fork() for store in self.stores])
         copy.length, copy.regime, copy.torn = self.length, self.regime, self.torn
+        copy.dropped, copy.moving = self.dropped, self.moving
         return copy

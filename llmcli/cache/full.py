@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from llmcli.cache.base import LayerStore
+from llmcli.cache.base import LayerStore, Turn
 from llmcli.cache.buffer import GROWTH_STEP, Buffer
 
 
@@ -12,6 +12,7 @@ class FullStore(LayerStore):
     """Keeps all; with a `window`, hands back only the keys that a new token may see."""
 
     survives_cut = True
+    can_drop = True
 
     def __init__(self, *, window: int | None = None, step: int = GROWTH_STEP) -> None:
         self.buffer = Buffer(step)
@@ -36,6 +37,10 @@ class FullStore(LayerStore):
 
     def can_rewind(self, length: int, count: int) -> bool:
         return 0 <= count <= length
+
+    def drop(self, length: int, first: int, count: int, turn: Turn) -> None:
+        keys, values = self.buffer.get(first + count, length)
+        self.buffer.put(first, turn(keys, first + count), values.clone())
 
     def clear(self) -> None:
         self.buffer.clear()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from llmcli.cache.base import LayerStore
+from llmcli.cache.base import LayerStore, Turn
 from llmcli.cache.buffer import GROWTH_STEP, Buffer
 
 
 class RingStore(LayerStore):
     """The key of position p lies in slot p % window."""
+
+    can_drop = True
 
     def __init__(self, window: int, *, step: int = GROWTH_STEP) -> None:
         self.buffer = Buffer(step, limit=window)
@@ -51,6 +53,19 @@ class RingStore(LayerStore):
     def can_rewind(self, length: int, count: int) -> bool:
         # Once the ring has wrapped, the keys that the earlier queries saw are gone.
         return count == 0 or (0 < count <= length <= self.window)
+
+    def drop(self, length: int, first: int, count: int, turn: Turn) -> None:
+        keys, values = self._ordered(length)
+        start = max(0, length - self.window)
+        if start == 0:
+            gone = first + count
+            keys = torch.cat((keys[:, :, :first], turn(keys[:, :, gone:], gone)), 2)
+            values = torch.cat((values[:, :, :first], values[:, :, gone:]), 2)
+        else:
+            # The first ones are out of the window before and after, and so is what goes.
+            assert length - count - self.window >= first
+            keys, values = turn(keys, start), values.clone()
+        self._keep(length - count, keys, values)
 
     def clear(self) -> None:
         self.buffer.clear()

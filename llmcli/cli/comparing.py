@@ -68,6 +68,8 @@ def _refuse_unread(request: Request, show: Show) -> None:
         "--logprobs": request.logprobs is not None,
         "--echo": show.echo,
         "--raw-output": show.raw_output,
+        "--max-context": request.context.max_context is not None,
+        "--overflow": request.context.overflow is not None,
     }
     if names := [name for name, asked in given.items() if asked]:
         raise UsageError(

@@ -23,6 +23,7 @@ StrategyChoice = Literal[
 ]
 DtypeChoice = Literal["auto", "float32", "bfloat16", "float16"]
 CacheChoice = Literal["growing", "ring", "static", "quantized-8", "quantized-4", "offloaded"]
+OverflowChoice = Literal["stop", "shift"]
 StoredDtype = Literal["float16", "bfloat16", "float32"]
 
 PROMPT = "Prompt"
@@ -204,6 +205,27 @@ Stop = Annotated[
 IgnoreEos = Annotated[
     bool,
     flag("--ignore-eos", help="Go on past the checkpoint's own end tokens.", panel=LENGTH),
+]
+
+MaxContext = Annotated[
+    int | None,
+    value_option(
+        "--max-context",
+        metavar="N",
+        help="At most N tokens in the context [default: the model's own].",
+        panel=LENGTH,
+        parser=_whole("--max-context"),
+    ),
+]
+OverflowOption = Annotated[
+    OverflowChoice | None,
+    value_option(
+        "--overflow",
+        metavar="stop|shift",
+        help="At the end of the context stop, or drop old tokens and go on [default: stop].",
+        panel=LENGTH,
+        parser=one_of("--overflow", OverflowChoice),
+    ),
 ]
 
 Strategy = Annotated[
@@ -443,6 +465,14 @@ class Prompting:
     template: Template = None
     bos: Bos = None
     parse_special: ParseSpecial = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """How long a text may get, and what happens there."""
+
+    max_context: MaxContext = None
+    overflow: OverflowOption = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,16 @@ def setup_lines(run: Run) -> Iterator[str]:
     """Before the text: what is used, and why."""
     yield from machine_lines(run.resolved, run.engine)
     yield f"cache: {_cache(run)}; context: {run.engine.loaded.spec.context} tokens"
+    loaded, spec = run.engine.loaded, run.engine.loaded.spec
+    decoder = loaded.decoder
+    yield f"model: {run.resolved.name} ({loaded.family}) from {run.resolved.path}"
+    yield f"device: {decoder.device} ({loaded.device_reason})"
+    yield f"dtype: {_dtype(run)} ({loaded.dtype_reason})"
+    context = run.request.context
+    yield (
+        f"cache: {_cache(run)}; context: {context.max_context or spec.context} tokens, "
+        f"at its end {context.overflow or 'stop'}"
+    )
     for name, setting in run.generation.settings.used.items():
         yield f"{name}: {_told(setting.value)} ({setting.source})"
     if (grammar := run.request.grammar) is not None:
@@ -67,6 +77,8 @@ def statistics_lines(run: Run) -> Iterator[str]:
             f"guesses: {found.accepted} of {found.proposed} kept{_share(found.rate)}, "
             f"{found.forwards} forwards"
         )
+    if stats.dropped_tokens:
+        yield f"shift: {stats.dropped_tokens} tokens dropped from the context"
     peak = stats.peak_memory_bytes
     yield (
         f"load: {stats.load_seconds:.2f} s, cache {_megabytes(stats.cache_bytes)}, "
@@ -105,6 +117,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "processors": list(generation.processors),
         "cache": _cache(run),
         "cache_bytes": stats.cache_bytes,
+        "dropped_tokens": stats.dropped_tokens,
         "peak_memory_bytes": stats.peak_memory_bytes,
         "options": _options(run),
         "version": __version__,
@@ -169,6 +182,8 @@ def _options(run: Run) -> dict[str, dict[str, Any]]:
             "source": {str(stop.id): list(stop.sources) for stop in run.engine.stop_ids},
         },
         **_grammar(run),
+        "max_context": _option(request.context.max_context, loaded.spec.context),
+        "overflow": _option(request.context.overflow, "stop"),
         "ignore_eos": _option(ending.ignore_eos or None, False),
         "show_special": _option(ending.show_special or None, False),
         "kv_cache": _option(loading.kv_cache, True),

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmcli.acquire.resolve import Resolved, resolve
 from llmcli.checkpoint.escape import printable
 from llmcli.cli import interrupts, terminal
-from llmcli.cli.options import Ending, Loading, Prompting
+from llmcli.cli.options import Context, Ending, Loading, Prompting
 from llmcli.cli.progress import FetchProgress, StepProgress
 from llmcli.engine.constrained import check_grammar
+from llmcli.engine.overflow import check_limits
 from llmcli.engine.settings import Flags, check_flags
 from llmcli.errors import UsageError
 from llmcli.text.grammar import Grammar
@@ -36,11 +37,18 @@ class Request:
     logprobs: int | None
     explain: int = 0
     grammar: Grammar | None = None
+    context: Context = field(default_factory=Context)
 
     def __post_init__(self) -> None:
         check_flags(self.flags)
         check_loading(self.loading)
         check_prompting(self.prompting)
+        check_limits(
+            self.context.max_context,
+            self.context.overflow or "stop",
+            self.flags.strategy,
+            cached=self.loading.cache_kind != "none",
+        )
         check_grammar(self.grammar, self.flags.strategy, stop_strings=self.ending.stop or ())
         if any(not stop for stop in self.ending.stop or ()):
             raise UsageError(
@@ -146,7 +154,12 @@ def load_found(resolved: Resolved, loading: Loading, *, template: Path | None = 
 
 
 def make_prompt(
-    engine: Engine, prompting: Prompting, text: str, *, what: str = "the prompt"
+    engine: Engine,
+    prompting: Prompting,
+    text: str,
+    *,
+    what: str = "the prompt",
+    max_context: int | None = None,
 ) -> Prompt:
     """The prompt's ids, in the chat template where that applies."""
     from llmcli.engine.prompt import PromptRequest
@@ -158,7 +171,7 @@ def make_prompt(
         bos=prompting.bos,
         parse_special=prompting.parse_special,
     )
-    return engine.prompt(asked, what=what)
+    return engine.prompt(asked, what=what, max_context=max_context)
 
 
 def negative_prompt(engine: Engine, request: Request) -> Prompt | None:
@@ -166,7 +179,13 @@ def negative_prompt(engine: Engine, request: Request) -> Prompt | None:
     text = request.flags.negative_prompt
     if text is None:
         return None
-    return make_prompt(engine, request.prompting, text, what="the negative prompt")
+    return make_prompt(
+        engine,
+        request.prompting,
+        text,
+        what="the negative prompt",
+        max_context=request.context.max_context,
+    )
 
 
 def generate_options(request: Request) -> GenerateOptions:
@@ -183,6 +202,8 @@ def generate_options(request: Request) -> GenerateOptions:
         top_logprobs=request.logprobs or 0,
         explain=request.explain,
         grammar=request.grammar,
+        max_context=request.context.max_context,
+        overflow=request.context.overflow or "stop",
     )
 
 
@@ -191,7 +212,7 @@ def start(request: Request, text: str) -> Run:
     resolved = find_model(request.loading.model)
     found_draft = find_draft(request.flags.draft_model, resolved)
     engine = load_found(resolved, request.loading, template=request.prompting.template)
-    prompt = make_prompt(engine, request.prompting, text)
+    prompt = make_prompt(engine, request.prompting, text, max_context=request.context.max_context)
     prefill, search = StepProgress("reading the prompt"), StepProgress("searching")
     options = replace(
         generate_options(request),

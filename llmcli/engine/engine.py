@@ -19,6 +19,7 @@ from llmcli.engine.device import DtypeName
 from llmcli.engine.draft import check_same_tokenizer
 from llmcli.engine.generation import Generation
 from llmcli.engine.load import Loaded, OnProgress, load_decoder
+from llmcli.engine.overflow import Overflow, check_limits, check_shift, effective_context
 from llmcli.engine.prompt import Prompt, PromptRequest
 from llmcli.engine.reader import Reader
 from llmcli.engine.session import Session
@@ -26,6 +27,7 @@ from llmcli.engine.settings import Flags, Settings, resolve_settings
 from llmcli.engine.token_names import TokenNames
 from llmcli.errors import CheckpointError, UsageError
 from llmcli.generation.explain import Recorder
+from llmcli.generation.stepper import LEAST_LIMIT, SINKS, dropped_at_once
 from llmcli.generation.stop import StopRule
 from llmcli.generation.strategies import StrategyOptions, make_strategy, reads
 from llmcli.generation.strategies.stages import stage_names
@@ -52,7 +54,9 @@ class LoadOptions:
 class GenerateOptions:
     """How one generation runs, apart from the prompt.
 
-    `explain` is how many candidates are kept of every stage of every choice; 0 keeps nothing.
+    `max_context` caps the context below the model's own. At its end, `overflow` stop ends the
+    run; shift drops a quarter of the tokens, the first few aside, and goes on. `explain` is how
+    many candidates are kept of every stage of every choice; 0 keeps nothing.
     `negative` is the negative prompt, and `draft` the draft model, that flags ask for.
     `on_step(done, budget)` is called after each step of a strategy whose text comes at the end.
     """
@@ -68,6 +72,8 @@ class GenerateOptions:
     negative: Prompt | None = None
     draft: Engine | None = None
     on_step: Callable[[int, int], None] | None = None
+    max_context: int | None = None
+    overflow: Overflow = "stop"
 
 
 class Engine:
@@ -129,9 +135,19 @@ class Engine:
         vocabulary = TokenNames(self.tokenizer, self.loaded.spec.vocab_size)
         return resolve_settings(flags, self.defaults, fresh_seed=fresh_seed, vocabulary=vocabulary)
 
-    def prompt(self, request: PromptRequest, *, what: str = "the prompt") -> Prompt:
-        """The prompt's ids, checked against the context; `what` it is called in errors."""
-        return self.reader.prompt(request, context=self.loaded.spec.context, what=what)
+    def prompt(
+        self,
+        request: PromptRequest,
+        *,
+        what: str = "the prompt",
+        max_context: int | None = None,
+    ) -> Prompt:
+        """The prompt's ids, checked against the context or the part of it that is to be used.
+
+        `what` is what errors call it.
+        """
+        context = effective_context(self.loaded.spec, max_context)
+        return self.reader.prompt(request, context=context, what=what)
 
     def session(self, cache: CacheKind | Literal["auto"] = "auto") -> Session:
         """A cache to begin generations from, each reusing what it shares with the last.
@@ -166,6 +182,19 @@ class Engine:
             )
         recorder = Recorder(options.explain) if options.explain else None
         session = session or self.session(options.cache)
+        context = effective_context(self.loaded.spec, options.max_context)
+        shift = options.overflow == "shift"
+        check_limits(
+            options.max_context,
+            options.overflow,
+            settings.strategy,
+            cached=session.kind != "none",
+        )
+        if shift:
+            kept = context - dropped_at_once(context)
+            check_shift(
+                self.loaded.spec, context, session.kind, least=LEAST_LIMIT, kept=kept, sinks=SINKS
+            )
         ending = frozenset(stop.id for stop in self.stop_ids)
         # The negative prompt is continued with the same ids, and needs as much room.
         negative = options.negative if options.flags.negative_prompt is not None else None
@@ -173,9 +202,10 @@ class Engine:
         stop = StopRule(
             frozenset() if options.ignore_eos else ending,
             settings.max_new_tokens,
-            self.loaded.spec.context - longest,
+            settings.max_new_tokens if shift else max(0, context - longest),
         )
-        stop_strings = options.stop_strings or settings.stop
+        # A grammar says itself where the text ends; the checkpoint's stops would cut it.
+        stop_strings = options.stop_strings or (() if options.grammar else settings.stop)
         check_grammar(
             options.grammar,
             settings.strategy,
@@ -193,14 +223,19 @@ class Engine:
             if options.grammar
             else None
         )
-        planned = longest + stop.budget
+        planned = min(longest + stop.budget, context)
         told = replace(
             self._strategy_options(settings, options, session.kind, planned),
             explain=recorder,
             constraint=constraint,
         )
         return Generation(
-            session.stepper(prompt.ids, planned=planned, on_progress=on_prefill),
+            session.stepper(
+                prompt.ids,
+                planned=planned,
+                on_progress=on_prefill,
+                limit=context if shift else None,
+            ),
             make_strategy(settings.strategy, settings.params, told),
             stop,
             prompt=prompt,

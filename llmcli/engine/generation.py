@@ -192,4 +192,5 @@ class Generation:
     def _weigh(self) -> None:
         cache = self._stepper.cache
         self.stats.cache_bytes = cache.nbytes if cache is not None else 0
+        self.stats.dropped_tokens = cache.dropped if cache is not None else 0
         self.stats.peak_memory_bytes = peak_memory(self._stepper.decoder.device)

@@ -35,11 +35,11 @@ class Session:
 
     @property
     def held(self) -> tuple[int, ...]:
-        """The ids whose keys and values the cache holds."""
+        """The ids whose keys and values the cache holds, those that it dropped since included."""
         if self._last is not None and self._cache is not None:
             if self._last.ids.shape[0] > 1:
                 self._last.reorder(torch.zeros(1, dtype=torch.long, device=self._decoder.device))
-            trusted = self._cache.length if self._cache.trusted else 0
+            trusted = self._cache.seen if self._cache.trusted else 0
             self._held = tuple(self._last.ids[0, :trusted].tolist())
             self._last = None
         return self._held
@@ -62,21 +62,30 @@ class Session:
         *,
         planned: int = 0,
         on_progress: Callable[[int, int], None] | None = None,
+        limit: int | None = None,
     ) -> Stepper:
-        """A stepper to feed all of `ids` to first; it computes those that the cache lacks."""
+        """A stepper to feed all of `ids` to first; it computes those that the cache lacks.
+
+        `limit` is how many tokens the cache may hold (Stepper).
+        """
         ready = self._ready if self._ready and self._ready.ids == tuple(ids) else None
         if self._cache is not None:
             whole = ready is not None and self.held == ready.ids
-            over = self._cache.length - (len(ids) if whole else self.shared(ids))
+            over = self._cache.seen - (len(ids) if whole else self.shared(ids))
             if over:
                 every = self._cache.length
                 self._cache.rewind(over if self._cache.can_rewind(over) else every)
-            self._held = self._held[: self._cache.length]
+            self._held = self._held[: self._cache.seen]
             if self._cache.length == 0:
                 # Only now is it known how much a static cache has to hold.
                 self._cache = make_cache(self.kind, self._decoder.spec, planned=planned)
         self._last = Stepper(
-            self._decoder, self._cache, planned=planned, on_progress=on_progress, ready=ready
+            self._decoder,
+            self._cache,
+            planned=planned,
+            on_progress=on_progress,
+            ready=ready,
+            limit=limit,
         )
         return self._last
 

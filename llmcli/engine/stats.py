@@ -23,6 +23,7 @@ class Stats:
     first_token_seconds: float | None = None
     decode_seconds: float = 0.0
     cache_bytes: int = 0
+    dropped_tokens: int = 0
     peak_memory_bytes: int | None = None
 
     @property

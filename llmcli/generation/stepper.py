@@ -1,6 +1,6 @@
 """Stepper: the hinge of the KV toggle. It owns the ids and knows what is left to compute.
 
-One expression, `ids if cache is None else ids[:, cache.length:]`, serves prefill, decode,
+One expression, `ids if cache is None else ids[:, cache.seen:]`, serves prefill, decode,
 prefix reuse and roll-back; no strategy knows whether there is a cache.
 """
 
@@ -15,10 +15,22 @@ import torch
 from torch import Tensor
 
 from llmcli.cache import KVCache
+from llmcli.errors import GenerationError
 from llmcli.model import Decoder
 
 # Long prompts go through in pieces, so that activations stay small and progress is seen.
 PREFILL_CHUNK = 512
+# Tokens at the start that attention leans on, whatever they say (StreamingLLM, arXiv 2309.17453).
+SINKS = 4
+
+
+# So that a drop leaves something between the sinks and the newest.
+LEAST_LIMIT = 2 * SINKS
+
+
+def dropped_at_once(limit: int) -> int:
+    """How many tokens go together: enough that moving the rest costs little a token."""
+    return max(1, (limit - SINKS) // 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +49,9 @@ class Stepper:
     (dynamic NTK) reads it. `on_progress(done, total)` is called after each piece of a prefill.
     `prefilled` is how many ids the first feed computed; the rest of them the cache held.
     `ready` spares the first feed of exactly its ids, whose keys and values the cache then holds.
-    `pads` [B] counts the ids in front of each row that only fill it up to the length of the
-    others; None where no row has any.
+    `limit` is how many tokens the cache may hold: where more come, it drops a quarter of them,
+    the first SINKS and the newest aside. `pads` [B] counts the ids in front of each row that only
+    fill it up to the length of the others; None where no row has any.
     """
 
     def __init__(
@@ -51,7 +64,9 @@ class Stepper:
         on_progress: Callable[[int, int], None] | None = None,
         ready: Ready | None = None,
         pads: Tensor | None = None,
+        limit: int | None = None,
     ) -> None:
+        assert limit is None or (cache is not None and pads is None and limit >= LEAST_LIMIT)
         self.decoder = decoder
         self.cache = cache
         self.ids = torch.empty(1, 0, dtype=torch.long, device=decoder.device)
@@ -61,6 +76,7 @@ class Stepper:
         self._chunk = chunk
         self._on_progress = on_progress
         self._ready = ready
+        self._limit = limit
 
     def feed(self, new: Tensor) -> Tensor:
         """Append `new` and return float32 (or wider) logits [B,V] for the token after it."""
@@ -79,7 +95,7 @@ class Stepper:
     def feed_with_states(self, new: Tensor) -> tuple[Tensor, Tensor]:
         """Append `new`; the normed streams [B,T,C] at its ids, and logits [B,V] after the last."""
         held = self.ids.shape[1]
-        if self.cache is not None and self.cache.length > held:
+        if self.cache is not None and self.cache.seen > held:
             # A prefix left in the cache by an earlier run has no streams: it is computed anew.
             self.cache.clear()
         streams = self._feed(new, self.decoder.hidden)[:, -new.shape[1] :]
@@ -114,7 +130,7 @@ class Stepper:
             return None
         held = self.cache
         if self.decoder.spec.regime(len(ready.ids), self._planned) != ready.regime or (
-            held is not None and not (held.trusted and held.length == len(ready.ids))
+            held is not None and not (held.trusted and held.seen == len(ready.ids))
         ):
             return None
         self.ids, self.prefilled = new, 0
@@ -129,10 +145,11 @@ class Stepper:
             self.cache.clear()
         # Of what an earlier run left, at least the last id is computed anew for its logits.
         self._cut_back(self.ids.shape[1] - 1)
-        pending = self.ids if self.cache is None else self.ids[:, self.cache.length :]
+        pending = self.ids if self.cache is None else self.ids[:, self.cache.seen :]
         if self.prefilled is None:
             self.prefilled = pending.shape[1]
         with torch.inference_mode():
+            self._make_room(pending.shape[1])
             return self._run(pending, partial(forward, regime=regime, pads=self.pads))
 
     def rewind(self, count: int) -> None:
@@ -147,8 +164,21 @@ class Stepper:
         self._cut_back(self.ids.shape[1])
 
     def _cut_back(self, length: int) -> None:
-        if self.cache is not None and (over := self.cache.length - length) > 0:
+        if self.cache is not None and (over := self.cache.seen - length) > 0:
             self.cache.rewind(over if self.cache.can_rewind(over) else self.cache.length)
+
+    def _make_room(self, new: int) -> None:
+        if self._limit is None or self.cache is None:
+            return
+        over = self.cache.length + new - self._limit
+        if over <= 0:
+            return
+        if over > self.cache.length - SINKS:
+            raise GenerationError(
+                f"{new} tokens come at once; a context of {self._limit} has no room for them",
+                hint="a larger context, or fewer tokens",
+            )
+        self.decoder.drop(self.cache, SINKS, max(over, dropped_at_once(self._limit)))
 
     def _run(self, pending: Tensor, forward: Callable[..., Tensor]) -> Tensor:
         total = pending.shape[1]

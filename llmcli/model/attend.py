@@ -91,6 +91,10 @@ class Attending(nn.Module):
         """q [B,H,T,D], k and v [B,K,S,D] -> [B,H,T,D of v]."""
         return attend(q, k, v, visibility, self.scale)
 
+    def turn(self, k: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Cached keys [B,K,n,D] turned further, where this kind of attention turns them."""
+        raise NotImplementedError
+
     def weights(self, q: Tensor, k: Tensor, visibility: Visibility) -> Tensor:
         """[B,H,T,S]: what `attend` weighs the values with, computed in plain steps."""
         return attention_weights(q, k, visibility, self.scale)

@@ -45,6 +45,10 @@ class Attention(Attending):
         mixed = self.attend(q, k, v, context.visibility)  # [B,H,T,D]
         return self.output(x, mixed.transpose(1, 2).reshape(*x.shape[:2], -1))
 
+    def turn(self, k: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        assert self.rotate is not None
+        return self.rotate(k, cos, sin)
+
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """x [B,T,C] -> queries [B,H,T,D], keys and values [B,K,T,D], normed but not rotated."""
         heads = (*x.shape[:2], -1, self.head_dim)

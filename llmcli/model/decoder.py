@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from llmcli.cache import KVCache
-from llmcli.model.attend import Visibility
+from llmcli.cache import KVCache, Turn
+from llmcli.model.attend import Attending, Visibility
 from llmcli.model.block import make_block
 from llmcli.model.context import Context
 from llmcli.model.embedding import Embedding, sinusoids
@@ -106,6 +106,28 @@ class Decoder(nn.Module):
         if cache is not None:
             cache.advance(ids.shape[1])
         return x
+
+    def drop(self, cache: KVCache, first: int, count: int) -> None:
+        """Make the cache forget `count` tokens after the `first`; the later ones move down.
+
+        Positions are then those inside the cache (StreamingLLM, arXiv 2309.17453).
+        """
+        assert self.spec.shift_obstacle is None
+        cache.drop(first, count, [self._turn(index, count) for index in range(len(self.layers))])
+
+    def _turn(self, index: int, count: int) -> Turn:
+        rope = self.spec.layers[index].rope
+        if rope is None:
+            return lambda keys, _start: keys.clone()
+        table, mixer = self._tables[rope], self.layers[index].get_submodule("attn")
+        assert isinstance(mixer, Attending)
+
+        def turn(keys: Tensor, start: int) -> Tensor:
+            cos, sin = table.back(start, keys.shape[2], count, 0, keys.device)
+            wide = keys.to(torch.promote_types(keys.dtype, torch.float32))
+            return mixer.turn(wide, cos.to(wide.dtype), sin.to(wide.dtype)).to(keys.dtype)
+
+        return turn
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """ids [B,T] at positions [T] or [B,T] to the residual stream [B,T,C] of the layers."""

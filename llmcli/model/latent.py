@@ -58,6 +58,10 @@ class LatentAttention(Attending):
         out: Tensor = self.o_proj(mixed.transpose(1, 2).flatten(2))
         return out
 
+    def turn(self, k: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        plain, turning = torch.split(k, [self.facts.nope_dim, self.facts.rope_dim], -1)
+        return torch.cat((plain, self.rotate(turning, cos, sin)), -1)
+
     def _queries(self, x: Tensor) -> Tensor:
         if self.q_proj is not None:
             return self._heads(self.q_proj(x))

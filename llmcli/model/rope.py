@@ -107,6 +107,21 @@ class RotaryTable:
             self._build(max(_FIRST_ROWS, 1 << (stop - 1).bit_length()), positions.device)
         return self._cos[positions].to(dtype), self._sin[positions].to(dtype)
 
+    def back(
+        self, start: int, count: int, by: int, regime: int, device: torch.device
+    ) -> tuple[Tensor, Tensor]:
+        """cos and sin [count,dim] that move what was turned for start ... to positions `by` lower.
+
+        Exact for these very tables: each row undoes the old turn, its factor and its rounding
+        included, and does the new one.
+        """
+        old = torch.arange(start, start + count, device=device)
+        wide = torch.float64 if device.type != "mps" else torch.float32
+        cos, sin = self.at(old, start + count, regime, wide)
+        new_cos, new_sin = self.at(old - by, start + count, regime, wide)
+        norm = cos.square() + sin.square()
+        return (cos * new_cos + sin * new_sin) / norm, (cos * new_sin - new_cos * sin) / norm
+
     def _build(self, rows: int, device: torch.device) -> None:
         inverse = inverse_frequencies(self.rope, self._regime)
         angles = torch.arange(rows, dtype=torch.float32)[:, None] * inverse

@@ -180,6 +180,17 @@ class DecoderSpec:
         return any(layer.window is not None for layer in self.layers)
 
     @property
+    def shift_obstacle(self) -> str | None:
+        """What forbids that cached tokens move to other positions; None where they can."""
+        if isinstance(self.positions, Learned | Sinusoidal):
+            return "positions are added to the embeddings, so cached keys and values hold them"
+        if any(layer.mixer != "attention" for layer in self.layers):
+            return "recurrent layers keep one state, from which no token can be taken"
+        if any(layer.rope is not None and layer.rope.by_length for layer in self.layers):
+            return "its rotary tables change with the length of the text"
+        return None
+
+    @property
     def can_pad(self) -> bool:
         """Whether rows of different lengths can share a batch behind empty slots.
 
