@@ -23,15 +23,10 @@ if TYPE_CHECKING:
 def setup_lines(run: Run) -> Iterator[str]:
     """Before the text: what is used, and why."""
     yield from machine_lines(run.resolved, run.engine)
-    yield f"cache: {_cache(run)}; context: {run.engine.loaded.spec.context} tokens"
-    loaded, spec = run.engine.loaded, run.engine.loaded.spec
-    decoder = loaded.decoder
-    yield f"model: {run.resolved.name} ({loaded.family}) from {run.resolved.path}"
-    yield f"device: {decoder.device} ({loaded.device_reason})"
-    yield f"dtype: {_dtype(run)} ({loaded.dtype_reason})"
     context = run.request.context
     yield (
-        f"cache: {_cache(run)}; context: {context.max_context or spec.context} tokens, "
+        f"cache: {_cache(run)}; "
+        f"context: {context.max_context or run.engine.loaded.spec.context} tokens, "
         f"at its end {context.overflow or 'stop'}"
     )
     for name, setting in run.generation.settings.used.items():
