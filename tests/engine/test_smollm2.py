@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from llmcli.chat.conversation import Conversation
+from llmcli.chat.events import Begun
+from llmcli.engine.chatting import Chat, ChatOptions
 from llmcli.engine.engine import Engine, GenerateOptions, LoadOptions
 from llmcli.engine.generation import Generation
 from llmcli.engine.prompt import PromptRequest
@@ -56,3 +59,24 @@ def test_published_logprobs_of_the_first_step(engine: Engine, case: dict[str, An
     assert [id_ for id_, _ in top] == case["top5_ids"]
     # The goldens are of the float32 values, the import keeps float16: a rounding of 5e-4.
     assert [logprob for _, logprob in top] == pytest.approx(case["top5_logprobs"], abs=1e-2)
+
+
+def test_published_chat(engine: Engine) -> None:
+    """Three turns, the last with a control token in its message, each prompt and reply by id."""
+    golden = json.loads((GOLDENS.parent / "smollm2-chat-ids.json").read_text())
+    flags = Flags(strategy="greedy", max_new_tokens=24)
+    chat = Chat(
+        engine,
+        Conversation(Begun(time="", model="smollm2", system=golden["system"])),
+        ChatOptions(generate=GenerateOptions(flags=flags)),
+        model="smollm2",
+    )
+    held = 0
+    for turn in golden["turns"]:
+        reply = chat.run(chat.prepare(turn["user"]))
+        assert "".join(reply) == turn["reply"]
+        done = chat.commit(reply)
+        assert list(done.generation.prompt.ids) == turn["prompt_ids"]
+        assert done.generation.ids == turn["new_ids"]
+        assert (done.kept, done.prefilled) == (held, len(turn["prompt_ids"]) - held)
+        held = len(turn["prompt_ids"]) + len(turn["new_ids"]) - 1
