@@ -88,12 +88,11 @@ class SessionPool:
 
     def _fork(self, origin: _Slot, after: int | None) -> _Slot:
         more = _bytes(origin.session)
-        others = [slot for slot in self._slots if slot is not origin]
-        while others and not self._fits(more):
-            self._slots.remove(others.pop(0))
-        if not self._fits(more):
-            origin.turn = after
-            return origin
+        while not self._fits(more):
+            if self._slots[0] is origin:
+                origin.turn = after
+                return origin
+            del self._slots[0]
         self._slots.append(_Slot(origin.session.fork(), after))
         return self._slots[-1]
 

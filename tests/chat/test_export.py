@@ -69,6 +69,14 @@ def test_whole_or_not_at_all(
     assert [one.read_text() for one in tmp_path.iterdir()] == ["old"]
 
 
+def test_who_reads_meanwhile_sees_one_whole_file(talk: Conversation, tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_text("old")
+    with path.open() as reader:
+        save(talk, path, replace=True)
+        assert reader.read() == "old"
+
+
 def test_not_over_the_file_in_use(tmp_path: Path) -> None:
     opened = Shelf(tmp_path).new(model="m", name="a")
     say(opened.conversation, "x")

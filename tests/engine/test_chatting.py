@@ -288,6 +288,32 @@ def test_a_reply_that_is_cut_stays_in_history(tmp_path: Path, pieces: int) -> No
     assert finish(chat, prepared).generation.ids == expected.generation.ids
 
 
+@pytest.mark.parametrize(
+    ("script", "kept"),
+    [(["a", "s", "t", "o", "p it"], "asto"), (["a", "🙂".encode(), "!"], "a\ufffd")],
+)
+def test_a_cut_keeps_what_was_held_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: list[str], kept: str
+) -> None:
+    chat = chat_with(puppet(tmp_path, script), stop_strings=["stop it"])
+    reply = chat.run(chat.prepare("q"))
+    feed, fed = reply.generation._detokenizer.feed, iter(range(1, 9))
+
+    def interrupted(token: int) -> str:
+        if next(fed) == 4:
+            raise KeyboardInterrupt
+        return feed(token)
+
+    monkeypatch.setattr(reply.generation._detokenizer, "feed", interrupted)
+    shown: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        shown.extend(reply)
+    assert shown == ["a"]
+    done = chat.cut(reply)
+    assert done is not None
+    assert (done.turn.said.reply, done.turn.said.ended) == (kept, "cut")
+
+
 @pytest.mark.parametrize("started", [False, True])
 def test_a_reply_without_text_is_rolled_back(tmp_path: Path, started: bool) -> None:
     chat = chat_with(puppet(tmp_path, ["a", "b"]))
