@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,8 @@ import torch
 from llmcli.cache import CacheKind
 from llmcli.engine.pool import SessionPool
 from llmcli.engine.session import Session
-from tests.tiny import random_decoder
+from llmcli.model import Decoder
+from tests.tiny import random_decoder, tiny_spec
 
 DECODER = random_decoder()
 STEM = list(range(10, 30))
@@ -19,8 +21,10 @@ STEM = list(range(10, 30))
 class Branches:
     """Runs prompts in a pool; each returns how many ids were computed."""
 
-    def __init__(self, *, kind: CacheKind = "growing", **bounds: int) -> None:
-        self.pool = SessionPool(lambda: Session(DECODER, kind), **bounds)
+    def __init__(
+        self, *, decoder: Decoder = DECODER, kind: CacheKind = "growing", **bounds: int
+    ) -> None:
+        self.pool = SessionPool(lambda: Session(decoder, kind), **bounds)
 
     def run(self, tail: Sequence[int], *, after: int | None, turn: int) -> int:
         ids = [*STEM, *tail]
@@ -93,3 +97,13 @@ def test_without_a_cache_one_session_is_enough() -> None:
     for turn in range(1, 4):
         assert made.run([turn], after=turn - 1 or None, turn=turn) == 21
     assert made.pool.sizes() == [(0, 0)]
+
+
+def test_a_ring_that_cannot_be_cut_back_is_no_help() -> None:
+    spec = tiny_spec()
+    windowed = replace(spec, layers=(replace(spec.layers[0], window=8), spec.layers[1]))
+    made = Branches(decoder=random_decoder(windowed), kind="ring")
+    made.run([1, 2, 3], after=None, turn=1)
+    assert made.run([], after=None, turn=2) == 20
+    # The first shares more ids, the second can be gone on from
+    assert made.run([1, 2, 9], after=2, turn=3) == 3
