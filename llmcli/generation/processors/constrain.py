@@ -52,7 +52,7 @@ def constrain(constraint: Constraint, stop_ids: Collection[int], prompt: int) ->
                 raise GenerationError(
                     f"nothing is left at new token {len(new) + 1}: the constraint allows "
                     f"{int(mask.sum())} tokens there, and other options forbid them all",
-                    hint="options that forbid tokens, such as --no-repeat-ngram or "
+                    hint="options that forbid tokens, such as --no-repeat-ngram, --suppress or "
                     "--min-new-tokens, contradict this grammar",
                 )
             kept.append(one)
