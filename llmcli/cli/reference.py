@@ -63,11 +63,13 @@ _VARIABLES = (
     ("LLMCLI_MODEL", "The model when `--model` is not given."),
     (
         "LLMCLI_HOME",
-        "Where pulled checkpoints are kept, in `weights/`; by default the platform's user data "
-        "folder. A `weights/` in the current folder is searched first.",
+        "Where pulled checkpoints are kept, in `weights/`, and conversations, in `chats/`; by "
+        "default the platform's user data folder. A `weights/` in the current folder is "
+        "searched first.",
     ),
     ("HF_ENDPOINT", "The address of the hub that ids OWNER/NAME are fetched from."),
     ("HF_HUB_OFFLINE", "1: use what the hub's own cache holds, and no network."),
+    ("VISUAL, EDITOR", "The editor that Ctrl-X Ctrl-E opens in a chat."),
     ("NO_COLOR", "Not empty: no colours."),
     ("TERM", "`dumb`: no colours and no progress bars."),
     ("COLUMNS", "The width of help texts and progress bars."),
