@@ -29,7 +29,7 @@ BELOW: dict[str, set[str]] = {
     "bench": _MATHS | {"generation"},
     "insight": _MATHS | _DISK | {"generation", "text"},
     "chat": {"errors", "text"},
-    "engine": _MATHS | _DISK | {"generation", "text", "acquire", "chat"},
+    "engine": _MATHS | _DISK | {"generation", "bench", "text", "acquire", "chat"},
 }
 BELOW["cli"] = set(BELOW)
 BELOW["__main__"] = {"cli"}

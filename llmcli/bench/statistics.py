@@ -55,11 +55,17 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
-def ratio(numerators: Sequence[float], denominators: Sequence[float], *, seed: int = 0) -> Ratio:
+def ratio(
+    numerators: Sequence[float],
+    denominators: Sequence[float],
+    *,
+    paired: bool = True,
+    seed: int = 0,
+) -> Ratio:
     """The ratio of the medians; the interval is the percentile bootstrap's.
 
-    Both sides are drawn anew by the same places where they are equally many, since run n of one
-    arm stood beside run n of the other.
+    `paired`: where both sides are equally many, run n of the one stood beside run n of the other,
+    so both are drawn anew by the same places.
     """
     value = statistics.median(numerators) / statistics.median(denominators)
     if min(len(numerators), len(denominators)) < 3:
@@ -69,7 +75,7 @@ def ratio(numerators: Sequence[float], denominators: Sequence[float], *, seed: i
     for _ in range(RESAMPLES):
         places = draw.choices(range(len(numerators)), k=len(numerators))
         others = places
-        if len(denominators) != len(numerators):
+        if not paired or len(denominators) != len(numerators):
             others = draw.choices(range(len(denominators)), k=len(denominators))
         found.append(
             statistics.median([numerators[at] for at in places])

@@ -31,12 +31,13 @@ class ArmSummary:
 
     `prefill` counts prompt tokens, and `decode` new ones after the first, of all rows.
     `warmup_total` is None without a warm-up; `latency` and `decode` are None for one new token.
-    `weight_bytes`, `kv_bytes` and `flops` are those of the last step.
+    `weight_bytes`, `kv_bytes` and `flops` are those of the last step; None, as are the rates that
+    follow from them, for a strategy that does not go one token a forward.
     """
 
     arm: str
     kind: str
-    runs: int
+    totals: tuple[float, ...]
     total: Spread
     first_token: Spread
     prefill: Spread
@@ -45,12 +46,13 @@ class ArmSummary:
     warmup_total: float | None
     speedup: Ratio | None
     cache_bytes: int
-    formula_bytes: int
-    weight_bytes: int
-    kv_bytes: int
-    flops: int
+    formula_bytes: int | None
+    weight_bytes: int | None
+    kv_bytes: int | None
+    flops: int | None
     bytes_per_second: float | None
     flops_per_second: float | None
+    same_ids: bool
     proof: Proof | None
 
 
@@ -103,8 +105,9 @@ def summarise(case: CaseRuns) -> CaseSummary:
 
 
 def curves(cases: Sequence[CaseRuns]) -> tuple[ArmCurve, ...]:
-    """One for each arm and number of rows, over the tokens of all cases."""
+    """One for each arm and number of rows, over the tokens of all cases that go step by step."""
     found = []
+    cases = [case for case in cases if case.stepwise]
     for rows in dict.fromkeys(case.case.rows for case in cases):
         alike = [case for case in cases if case.case.rows == rows]
         for name, arm in alike[0].arms.items():
@@ -117,7 +120,7 @@ def curves(cases: Sequence[CaseRuns]) -> tuple[ArmCurve, ...]:
 def crossovers(cases: Sequence[CaseRuns], found: Sequence[ArmCurve]) -> tuple[Crossover, ...]:
     """Where each arm begins to pay against the cache-less one, if that was measured."""
     result = []
-    for rows in dict.fromkeys(case.case.rows for case in cases):
+    for rows in dict.fromkeys(case.case.rows for case in cases if case.stepwise):
         alike = [case for case in cases if case.case.rows == rows]
         longest = max(alike, key=lambda case: case.case.planned)
         off = next((name for name, arm in longest.arms.items() if arm.arm.kind == "none"), None)
@@ -143,15 +146,16 @@ def share_of_limits(arm: ArmSummary, limits: Limits) -> tuple[float | None, floa
 def _arm(case: CaseRuns, arm: ArmRuns, reference: ArmRuns) -> ArmSummary:
     rows, prompt = case.case.rows, case.case.prompt_tokens
     steps = [step for run in arm.runs for step in run.steps]
+    known = case.stepwise and steps
     weights = sum(work.weight_bytes for work in arm.step_work)
     kept = sum(work.cache_read + work.cache_written for work in arm.step_work) * rows
     flops = sum(work.flops for work in arm.step_work) * rows
-    last = percentile([run.steps[-1] for run in arm.runs], 50) if steps else None
+    last = percentile([run.steps[-1] for run in arm.runs], 50) if known else None
     compared = arm is not reference and reference.runs
     return ArmSummary(
         arm=arm.arm.name,
         kind=arm.arm.kind,
-        runs=len(arm.runs),
+        totals=tuple(run.total for run in arm.runs),
         total=spread([run.total for run in arm.runs]),
         first_token=spread([run.first for run in arm.runs]),
         prefill=spread([rows * prompt / run.first for run in arm.runs]),
@@ -161,11 +165,12 @@ def _arm(case: CaseRuns, arm: ArmRuns, reference: ArmRuns) -> ArmSummary:
         speedup=_speedup(reference, arm) if compared else None,
         cache_bytes=arm.cache_bytes,
         formula_bytes=arm.formula_bytes,
-        weight_bytes=weights,
-        kv_bytes=kept,
-        flops=flops,
+        weight_bytes=weights if known else None,
+        kv_bytes=kept if known else None,
+        flops=flops if known else None,
         bytes_per_second=(weights + kept) / last if last else None,
         flops_per_second=flops / last if last else None,
+        same_ids=arm.same_ids,
         proof=arm.proof,
     )
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from llmcli.bench.arms import Arm
 from llmcli.bench.clock import Clock, DeviceClock
 from llmcli.bench.proof import Proof, prove
-from llmcli.bench.runs import Choose, Timing, timed_run
+from llmcli.bench.runs import Method, Timing
 from llmcli.cache import make_cache
 from llmcli.cache.size import cache_bytes
 from llmcli.generation.stepper import PREFILL_CHUNK, Stepper
@@ -36,17 +35,19 @@ class Case:
 class ArmRuns:
     """What one arm did in one case; `runs` grows while the trial goes on.
 
-    `warmup` are runs that do not count. `cache_bytes` is what the cache held at the end of a run,
-    `formula_bytes` what it should have held. `step_work` is what the last step reads and
-    computes.
+    `warmup` are runs that do not count; `same_ids` is whether every run gave the forced ids.
+    `cache_bytes` is what the cache held at the end of a run, `formula_bytes` what it should have
+    held, `step_work` what the last step read and computed; both are left out for a strategy that
+    does not go one token a forward.
     """
 
     arm: Arm
     warmup: list[Timing] = field(default_factory=list)
     runs: list[Timing] = field(default_factory=list)
     cache_bytes: int = 0
-    formula_bytes: int = 0
+    formula_bytes: int | None = None
     step_work: tuple[Work, ...] = ()
+    same_ids: bool = True
     proof: Proof | None = None
 
 
@@ -55,6 +56,7 @@ class CaseRuns:
     """`forced` are the new ids [rows,N] that every arm was fed; `reference` is the proof's."""
 
     case: Case
+    stepwise: bool
     forced: Tensor
     reference: str
     arms: dict[str, ArmRuns]
@@ -79,16 +81,15 @@ def measure(
     decoder: Decoder,
     prompts: Callable[[Case], Tensor],
     plan: Plan,
-    choose: Callable[[], Choose],
+    method: Method,
     *,
     clock: Clock | None = None,
     on_run: OnRun | None = None,
 ) -> Iterator[CaseRuns]:
     """Give each case as soon as it has something to show, and go on filling it.
 
-    `prompts` gives the ids [rows,T] of a case; `choose` makes a fresh chooser for a run, so that
-    every run draws the same numbers. A case is given before its first timed run, and whatever
-    breaks the trial off, what it holds by then stays.
+    `prompts` gives the ids [rows,T] of a case. A case is given before its first timed run, and
+    whatever breaks the trial off, what it holds by then stays.
     """
     clock = clock or DeviceClock(decoder.device)
     each = plan.warmup + plan.repeats + plan.prove
@@ -102,33 +103,33 @@ def measure(
 
     for case in plan.cases:
         prompt = prompts(case)
-        forced = _forced(decoder, prompt, case, choose())
+        forced = method.ids(_plain_stepper(decoder, case), prompt, case.new_tokens)
         reference = next((arm for arm in plan.arms if arm.kind == "none"), plan.arms[0])
-        runs = CaseRuns(case, forced, reference.name, {a.name: ArmRuns(a) for a in plan.arms})
+        runs = CaseRuns(
+            case,
+            method.stepwise,
+            forced,
+            reference.name,
+            {arm.name: ArmRuns(arm) for arm in plan.arms},
+        )
         yield runs
         for number in range(plan.warmup + plan.repeats):
             warming = number < plan.warmup
             for arm in plan.arms:
                 told(f"{arm.name}, {'warm-up' if warming else 'run'}")
                 stepper = _stepper(decoder, arm, case)
-                timing = timed_run(stepper, prompt, forced, choose(), clock)
+                timing, same = method.timed(stepper, prompt, forced, clock)
                 into = runs.arms[arm.name]
+                into.same_ids &= same
                 (into.warmup if warming else into.runs).append(timing)
-                _weigh(into, stepper, case)
+                _weigh(into, stepper, runs)
         if plan.prove:
             for name, proof in _proofs(decoder, plan, runs, prompt, told).items():
                 runs.arms[name].proof = proof
 
 
-def _forced(decoder: Decoder, prompt: Tensor, case: Case, choose: Choose) -> Tensor:
-    """The ids that the strategy chooses, past any end token; [rows,N]."""
-    stepper = Stepper(decoder, make_cache("growing", decoder.spec), planned=case.planned)
-    new, found = prompt, []
-    for _ in range(case.new_tokens):
-        logits = stepper.feed(new)
-        new = choose(stepper.ids, logits)[:, None]
-        found.append(new)
-    return torch.cat(found, 1)
+def _plain_stepper(decoder: Decoder, case: Case) -> Stepper:
+    return Stepper(decoder, make_cache("growing", decoder.spec), planned=case.planned)
 
 
 def _proofs(
@@ -148,9 +149,12 @@ def _stepper(decoder: Decoder, arm: Arm, case: Case) -> Stepper:
     return Stepper(decoder, cache, planned=case.planned)
 
 
-def _weigh(into: ArmRuns, stepper: Stepper, case: Case) -> None:
-    spec, size = stepper.decoder.spec, stepper.decoder.dtype.itemsize
+def _weigh(into: ArmRuns, stepper: Stepper, runs: CaseRuns) -> None:
     into.cache_bytes = stepper.cache.nbytes if stepper.cache is not None else 0
+    if not runs.stepwise:
+        return
+    case = runs.case
+    spec, size = stepper.decoder.spec, stepper.decoder.dtype.itemsize
     whole, rest = divmod(case.prompt_tokens, PREFILL_CHUNK)
     pieces = [PREFILL_CHUNK] * whole + [rest] * bool(rest) + [1] * (case.new_tokens - 1)
     into.formula_bytes = cache_bytes(

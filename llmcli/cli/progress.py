@@ -74,7 +74,8 @@ class StepProgress:
         self._bar: RichProgress | None = None
         self._task: TaskID | None = None
 
-    def __call__(self, done: int, total: int) -> None:
+    def __call__(self, done: int, total: int, what: str = "") -> None:
+        """`what` is under way now; where it is empty, the label stays alone."""
         if self._bar is None:
             late = time.monotonic() - self._begun > _PATIENCE_SECONDS
             if done >= total or not late or not terminal.draws():
@@ -83,7 +84,8 @@ class StepProgress:
             self._bar.start()
             self._task = self._bar.add_task(self._label, total=total)
         assert self._task is not None
-        self._bar.update(self._task, completed=done)
+        label = f"{self._label}: {visible_line(what)}" if what else self._label
+        self._bar.update(self._task, completed=done, description=label)
         if done >= total:
             self.finish()
 

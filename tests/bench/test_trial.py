@@ -7,9 +7,12 @@ import torch
 from torch import Tensor
 
 from llmcli.bench.arms import make_arms
-from llmcli.bench.runs import Choose
+from llmcli.bench.runs import Choose, Forced, Free
 from llmcli.bench.trial import Case, CaseRuns, Plan, measure
 from llmcli.cache import KVCache
+from llmcli.generation.params import SamplingParams
+from llmcli.generation.reads import StrategyName
+from llmcli.generation.strategies import Strategy, make_strategy
 from llmcli.model import Decoder
 from tests.bench.fake import FakeDevice, on_device
 from tests.tiny import random_decoder, tiny_spec
@@ -22,8 +25,11 @@ def prompts(case: Case) -> Tensor:
     return torch.randint(320, (1, case.prompt_tokens), generator=generator).repeat(case.rows, 1)
 
 
-def greedy() -> Choose:
+def best(prompt: int) -> Choose:
     return lambda ids, logits: logits.argmax(-1)
+
+
+GREEDY = Forced(best)
 
 
 def trial(
@@ -36,7 +42,7 @@ def trial(
 ) -> list[CaseRuns]:
     arms = make_arms(names or ("on", "off"), decoder.spec)
     plan = Plan(arms=arms, cases=cases, repeats=repeats, warmup=warmup)
-    return list(measure(decoder, prompts, plan, greedy, clock=device))
+    return list(measure(decoder, prompts, plan, GREEDY, clock=device))
 
 
 def cost(new: int, held: int) -> float:
@@ -96,7 +102,7 @@ def test_all_arms_are_fed_the_same_ids_whatever_they_would_choose() -> None:
         patch.setattr(Decoder, "hidden", hidden)
         # A chooser that goes its own way after the ids are settled.
         calls = iter(range(10**6))
-        wayward = lambda: lambda ids, logits: (logits.argmax(-1) + next(calls)) % 320  # noqa: E731
+        wayward = Forced(lambda _: lambda ids, logits: (logits.argmax(-1) + next(calls)) % 320)
         plan = Plan(
             arms=make_arms(("on",), DECODER.spec), cases=[Case(6, 5, 1)], repeats=1, warmup=0,
             prove=False,
@@ -136,7 +142,7 @@ def test_broken_off_it_keeps_what_it_has() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        begun.extend(measure(DECODER, prompts, plan, greedy, on_run=stop))
+        begun.extend(measure(DECODER, prompts, plan, GREEDY, on_run=stop))
     assert len(begun) == 1
     assert [len(arm.runs) for arm in begun[0].arms.values()] == [2, 1]
 
@@ -165,3 +171,30 @@ def test_without_the_cache_a_step_reads_no_keys_and_computes_all() -> None:
     assert sum(work.cache_read for work in case.arms["off"].step_work) == 0
     assert sum(work.cache_read for work in case.arms["on"].step_work) > 0
     assert off > 4 * on
+
+
+@pytest.mark.parametrize("name", ["beam", "prompt-lookup", "contrastive", "dola"])
+def test_a_strategy_with_a_loop_of_its_own(name: StrategyName) -> None:
+    method = Free(lambda: make_strategy(name, SamplingParams()))
+    plan = Plan(
+        arms=make_arms(("on", "off"), DECODER.spec), cases=[Case(6, 9, 1)], repeats=2, warmup=1
+    )
+    (case,) = measure(DECODER, prompts, plan, method)
+    for arm in case.arms.values():
+        assert arm.same_ids
+        assert {len(run.steps) for run in arm.runs} == {8}
+    assert case.arms["on"].proof is not None
+
+
+def test_other_ids_in_one_arm_are_noticed() -> None:
+    turn = iter(range(10**6))
+
+    def make() -> Strategy:
+        # The second timed run draws other numbers than the ids were made with.
+        params = SamplingParams(seed=3 if next(turn) < 2 else 4)
+        return make_strategy("sample", params)
+
+    plan = Plan(arms=make_arms(("on", "off"), DECODER.spec), cases=[Case(6, 9, 1)], repeats=1,
+                warmup=0)  # fmt: skip
+    (case,) = measure(DECODER, prompts, plan, Free(make))
+    assert [arm.same_ids for arm in case.arms.values()] == [True, False]

@@ -1,4 +1,4 @@
-"""A text file written whole or not at all. Must not know what is in it."""
+"""A file written whole or not at all. Must not know what is in it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,18 @@ def check_target(option: str, path: Path) -> None:
 
 def write_whole(path: Path, text: str) -> None:
     """Write `text` beside `path`, then put it in its place; say so on stderr."""
+    write_bytes_whole(path, text.encode())
+
+
+def write_bytes_whole(path: Path, data: bytes) -> None:
+    """The same for bytes."""
     shown = printable(str(path))
     if path.exists() and not path.is_file():
-        path.write_text(text, encoding="utf-8")  # a device or a pipe, such as /dev/stdout
+        path.write_bytes(data)  # a device or a pipe, such as /dev/stdout
         return
     beside = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}")
     try:
-        beside.write_text(text, encoding="utf-8")
+        beside.write_bytes(data)
         os.replace(beside, path)  # noqa: PTH105
     except OSError as error:
         raise LlmcliError(

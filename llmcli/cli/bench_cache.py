@@ -1,0 +1,41 @@
+"""llmcli bench-cache: what the KV cache buys, measured and proved."""
+
+from __future__ import annotations
+
+from llmcli.cli import options
+from llmcli.cli.benching import asked
+from llmcli.cli.bundles import unbundled
+
+
+@unbundled
+def bench_cache(
+    *,
+    prompt: options.PromptText = None,
+    file: options.PromptFile = None,
+    prompting: options.Prompting,
+    loading: options.Loading,
+    measuring: asked.Measuring,
+    decoding: asked.BenchDecoding,
+    output: asked.Output = None,
+    plot: asked.PlotFile = None,
+    compare: asked.Compare = None,
+    debug: options.Debug = False,  # noqa: ARG001
+) -> int:
+    """Measure what the KV cache buys, on your own checkpoint and machine.
+
+    Every arm is fed the same tokens in turns, so that a machine whose speed drifts treats all
+    alike, and their logits are compared at every step.
+    """
+    from llmcli.cli.benching.running import Shown, bench, compare_files
+
+    if compare is not None:
+        return compare_files(compare, output)
+    return bench(
+        prompt,
+        file,
+        prompting=prompting,
+        loading=loading,
+        measuring=measuring,
+        decoding=decoding,
+        shown=Shown(output=output or "table", plot=plot),
+    )

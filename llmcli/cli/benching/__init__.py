@@ -1,0 +1,1 @@
+"""What bench-cache asks and shows. Must not know how anything is measured."""

@@ -1,0 +1,174 @@
+"""A report in words and tables, for a terminal or as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from llmcli.cli.inspecting.columns import table
+from llmcli.cli.inspecting.sizes import in_bytes
+
+if TYPE_CHECKING:
+    from llmcli.bench.report import Compared, Report, Strategy
+    from llmcli.bench.statistics import Ratio, Spread
+    from llmcli.bench.summary import ArmSummary, CaseSummary, Crossover
+
+_HEADER = (
+    "arm", "total s", "first token s", "prefill tok/s", "decode tok/s",
+    "p50 ms", "p90 ms", "p99 ms", "faster", "cache", "by formula",
+)  # fmt: skip
+
+
+def machine_lines(report: Report) -> Iterator[str]:
+    """What it ran on, and how fast that is by the probes."""
+    machine = report.machine
+    memory = f", {in_bytes(machine.memory_bytes)} memory" if machine.memory_bytes else ""
+    yield f"model: {report.model}, {machine.dtype} on {machine.device}"
+    yield f"machine: {machine.cpu}, {machine.cores} cores{memory}, {machine.threads} threads"
+    yield f"software: llmcli {report.version}, torch {machine.torch}, Python {machine.python}"
+    yield f"command: {report.command}"
+    yield f"runs: {report.repeats} of each arm in turns after {report.warmup} to warm up"
+    if report.limits is not None:
+        yield (
+            f"limits measured here: reads {report.limits.bytes_per_second / 1e9:.1f} GB/s, "
+            f"multiplies {report.limits.flops_per_second / 1e9:.0f} GFLOP/s"
+        )
+    if report.peak_memory_bytes is not None:
+        yield f"peak memory of the process: {in_bytes(report.peak_memory_bytes)}"
+    if not report.whole:
+        yield "broken off: what had been measured by then follows"
+
+
+def case_title(strategy: Strategy, case: CaseSummary) -> str:
+    rows = f", {case.rows} rows" if case.rows > 1 else ""
+    return f"{strategy.strategy}: {case.prompt_tokens} prompt tokens, {case.new_tokens} new{rows}"
+
+
+def case_table(case: CaseSummary, width: int | None) -> list[str]:
+    """One line an arm: medians, with the quartiles' distance for the total."""
+    return table(_HEADER, [_cells(arm) for arm in case.arms], width)
+
+
+def case_markdown(case: CaseSummary) -> list[str]:
+    lines = ["| " + " | ".join(_HEADER) + " |", "|---" + "|---:" * (len(_HEADER) - 1) + "|"]
+    return lines + ["| " + " | ".join(_cells(arm)) + " |" for arm in case.arms]
+
+
+def case_lines(case: CaseSummary, report: Report) -> Iterator[str]:
+    """The proof, what a step reads and computes, and the warm-up."""
+    for arm in case.arms:
+        if arm.weight_bytes is not None and arm.kv_bytes is not None and arm.flops is not None:
+            yield (
+                f"{arm.arm}: the last step reads {in_bytes(arm.weight_bytes)} of weights and "
+                f"{in_bytes(arm.kv_bytes)} of keys and values, and takes "
+                f"{arm.flops / 1e9:.2f} GFLOP{_achieved(arm, report)}"
+            )
+    for arm in case.arms:
+        if line := _proof(arm, case.reference):
+            yield line
+    warm = [f"{arm.arm} {arm.warmup_total:.3f} s" for arm in case.arms if arm.warmup_total]
+    if warm:
+        yield f"warm-up, not counted: {', '.join(warm)}"
+
+
+def crossover_lines(strategy: Strategy) -> Iterator[str]:
+    for one in strategy.curves:
+        if one.curve is not None:
+            curve = one.curve
+            square = f" + {curve.quadratic * 1e3:.3g} n^2" if curve.quadratic else ""
+            yield (
+                f"{one.arm}{_rows(one.rows)}: a token after n others takes "
+                f"{curve.constant * 1e3:.3g} + {curve.linear * 1e3:.3g} n{square} ms "
+                f"(explains {curve.explained:.0%})"
+            )
+    for cross in strategy.crossovers:
+        yield _crossover(cross)
+
+
+def compared_lines(found: tuple[Compared, ...], width: int | None) -> list[str]:
+    """Two reports: total seconds of each, and what the second takes of the first's time."""
+    rows = [
+        (
+            f"{one.strategy} {one.prompt_tokens}+{one.new_tokens} x{one.rows} {one.arm}",
+            f"{one.first:.3f}",
+            f"{one.second:.3f}",
+            _ratio(one.ratio),
+        )
+        for one in found
+    ]
+    return table(("case", "A: total s", "B: total s", "B / A"), rows, width)
+
+
+def _cells(arm: ArmSummary) -> tuple[str, ...]:
+    latency = arm.latency
+    times = (latency.p50, latency.p90, latency.p99) if latency else ()
+    return (
+        arm.arm,
+        f"{arm.total.median:.3f} ±{_half(arm.total):.3f}",
+        f"{arm.first_token.median:.3f}",
+        f"{arm.prefill.median:.0f}",
+        f"{arm.decode.median:.1f}" if arm.decode else "-",
+        *(f"{time * 1e3:.1f}" for time in times),
+        *("-" for _ in range(3 - len(times))),
+        _ratio(arm.speedup) if arm.speedup else "-",
+        in_bytes(arm.cache_bytes) if arm.cache_bytes else "0",
+        in_bytes(arm.formula_bytes) if arm.formula_bytes else "-",
+    )
+
+
+def _half(spread: Spread) -> float:
+    return (spread.high - spread.low) / 2
+
+
+def _ratio(one: Ratio) -> str:
+    if one.low is None or one.high is None:
+        return f"{one.value:.2f}x"
+    return f"{one.value:.2f}x [{one.low:.2f}, {one.high:.2f}]"
+
+
+def _achieved(arm: ArmSummary, report: Report) -> str:
+    if report.limits is None or arm.bytes_per_second is None or arm.flops_per_second is None:
+        return ""
+    of_bytes = arm.bytes_per_second / report.limits.bytes_per_second
+    of_flops = arm.flops_per_second / report.limits.flops_per_second
+    return (
+        f": {arm.bytes_per_second / 1e9:.1f} GB/s ({of_bytes:.0%} of the limit), "
+        f"{arm.flops_per_second / 1e9:.1f} GFLOP/s ({of_flops:.0%})"
+    )
+
+
+def _proof(arm: ArmSummary, reference: str) -> str:
+    proof = arm.proof
+    if proof is None:
+        return "" if arm.same_ids else f"{arm.arm}: other ids than the first run's"
+    told = (
+        f"{arm.arm} against {reference}: largest difference of a logit {proof.max_logit:.2g}, "
+        f"of the distributions {proof.max_kl:.2g} nats, over {proof.steps} steps; "
+    )
+    if not arm.same_ids:
+        return told + "the strategy chose other ids"
+    first = proof.first_difference
+    if first is None:
+        return told + "the same best token at every step"
+    near = "a near tie" if first.near_tie else "NOT a near tie"
+    return told + (
+        f"another best token at step {first.step} ({first.got} for {first.expected}), "
+        f"where the best two lie {first.gap:.2g} apart: {near}"
+    )
+
+
+def _crossover(one: Crossover) -> str:
+    if one.position is None:
+        pays = "never pays"
+    elif one.position < 1:
+        pays = "pays from the first token on"
+    else:
+        pays = f"pays from {one.position:.0f} tokens on"
+    return (
+        f"{one.arm}{_rows(one.rows)}: the cache {pays}; in the longest case it decodes "
+        f"{one.measured:.2f}x as fast, predicted {one.predicted:.2f}x"
+    )
+
+
+def _rows(rows: int) -> str:
+    return f" ({rows} rows)" if rows > 1 else ""

@@ -1,0 +1,215 @@
+"""What bench-cache asks of an engine: prompts, strategies as methods, the machine's facts.
+
+Must not know terminals or argv.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from llmcli import __version__
+from llmcli.bench.arms import make_arms
+from llmcli.bench.clock import DeviceClock
+from llmcli.bench.probes import Limits, measure_limits
+from llmcli.bench.report import Report, Strategy
+from llmcli.bench.runs import Choose, Forced, Free, Method
+from llmcli.bench.summary import crossovers, curves, summarise
+from llmcli.bench.trial import Case, CaseRuns, OnRun, Plan, measure
+from llmcli.engine.engine import Engine
+from llmcli.engine.machine import machine_facts
+from llmcli.engine.settings import Flags, Settings, resolve_settings
+from llmcli.engine.stats import peak_memory
+from llmcli.errors import GenerationError, UsageError
+from llmcli.generation.explain import run_chain
+from llmcli.generation.processors import Surroundings, make_processors
+from llmcli.generation.reads import StrategyName, reads
+from llmcli.generation.sampler import Sampler
+from llmcli.generation.strategies import StrategyOptions, make_strategy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchRequest:
+    """What is to be measured. `prompt_ids` takes the place of `prompt_tokens` random ids."""
+
+    model: str
+    command: str
+    flags: Flags
+    strategies: tuple[StrategyName, ...]
+    arms: tuple[str, ...]
+    prompt_tokens: tuple[int, ...]
+    prompt_ids: tuple[int, ...] | None
+    new_tokens: int
+    rows: tuple[int, ...]
+    repeats: int
+    warmup: int
+    seed: int
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        lengths = self.prompt_tokens if self.prompt_ids is None else (len(self.prompt_ids),)
+        return tuple(
+            Case(length, self.new_tokens, rows) for rows in self.rows for length in lengths
+        )
+
+
+class Bench:
+    """A trial under way: `run` fills it, `report` tells what is there by then."""
+
+    def __init__(self, engine: Engine, request: BenchRequest) -> None:
+        """Raises UsageError or GenerationError for what cannot be measured, before any is."""
+        self.engine, self.request = engine, request
+        self.limits: Limits | None = None
+        self.whole = False
+        self._found: list[tuple[Settings, list[CaseRuns]]] = []
+        self._arms = make_arms(request.arms, engine.loaded.spec)
+        for arm in self._arms:
+            self.engine.session(arm.kind)
+        self._methods = [
+            _method(self.engine, settings) for settings in self._settings(self.request)
+        ]
+        for settings, method in self._methods:
+            if not method.stepwise and max(self.request.rows) > 1:
+                raise UsageError(
+                    f"strategy {settings.strategy} is measured with --batch-size 1 only",
+                    hint="greedy and sample can be measured in batches",
+                )
+        context = self.engine.loaded.spec.context
+        longest = max(self.request.cases, key=lambda case: case.planned)
+        if longest.planned > context:
+            raise GenerationError(
+                f"{longest.prompt_tokens} prompt tokens and {longest.new_tokens} new ones make "
+                f"{longest.planned}; the context holds {context}",
+                hint="ask for a shorter --prompt-tokens or fewer --new-tokens",
+            )
+
+    def run(self, on_run: OnRun | None = None) -> None:
+        """Measure everything; broken off by an exception, what is there stays."""
+        decoder = self.engine.loaded.decoder
+        clock = DeviceClock(decoder.device)
+        self.limits = measure_limits(decoder.device, decoder.dtype, clock)
+        plan = Plan(
+            arms=self._arms,
+            cases=self.request.cases,
+            repeats=self.request.repeats,
+            warmup=self.request.warmup,
+        )
+        for number, (settings, method) in enumerate(self._methods):
+            cases: list[CaseRuns] = []
+            self._found.append((settings, cases))
+            told = _shifted(on_run, number, len(self._methods), settings.strategy)
+            cases.extend(measure(decoder, self._prompt, plan, method, clock=clock, on_run=told))
+        self.whole = True
+
+    def report(self) -> Report:
+        """Of what has been measured so far."""
+        request, decoder = self.request, self.engine.loaded.decoder
+        return Report(
+            version=__version__,
+            model=request.model,
+            command=request.command,
+            seed=request.seed,
+            repeats=request.repeats,
+            warmup=request.warmup,
+            machine=machine_facts(decoder),
+            limits=self.limits,
+            strategies=tuple(_strategy(settings, cases) for settings, cases in self._found),
+            peak_memory_bytes=peak_memory(decoder.device),
+            whole=self.whole,
+        )
+
+    def _settings(self, request: BenchRequest) -> Iterator[Settings]:
+        unread = {
+            name for name in _given(request.flags) if name not in ("strategy", "max_new_tokens")
+        }
+        for strategy in request.strategies:
+            flags = _flags_for(request.flags, strategy, request.seed)
+            unread -= _given(flags).keys()
+            yield resolve_settings(flags, self.engine.defaults, fresh_seed=request.seed)
+        if unread - {"seed"}:
+            names = ", ".join(sorted(f"--{name.replace('_', '-')}" for name in unread))
+            raise UsageError(
+                f"no strategy of {', '.join(request.strategies)} reads {names}",
+                hint="leave it out, or add a --strategy that reads it",
+            )
+
+    def _prompt(self, case: Case) -> Tensor:
+        device = self.engine.loaded.decoder.device
+        if self.request.prompt_ids is not None:
+            ids = torch.tensor([self.request.prompt_ids])
+        else:
+            generator = torch.Generator().manual_seed(self.request.seed)
+            size = self.engine.loaded.spec.vocab_size
+            ids = torch.randint(size, (1, case.prompt_tokens), generator=generator)
+        return ids.to(device).repeat(case.rows, 1)
+
+
+def _given(flags: Flags) -> dict[str, Any]:
+    """The flags that were given."""
+    names = flags.__dataclass_fields__
+    return {name: value for name in names if (value := getattr(flags, name)) is not None}
+
+
+def _flags_for(flags: Flags, strategy: StrategyName, seed: int) -> Flags:
+    """Those of the flags that this strategy reads."""
+    read = reads(strategy, sampling=True)
+    kept = {name: value for name, value in _given(flags).items() if name in read}
+    seeded = {"seed": seed} if strategy == "sample" else {}
+    return replace(Flags(), **{**kept, **seeded, "strategy": strategy})
+
+
+def _method(engine: Engine, settings: Settings) -> tuple[Settings, Method]:
+    if settings.strategy in ("greedy", "sample"):
+        return settings, Forced(_chooser(engine, settings))
+    options = StrategyOptions(
+        line_break_ids=engine.line_break_ids, sampling=settings.sampling, **settings.options
+    )
+    return settings, Free(lambda: make_strategy(settings.strategy, settings.params, options))
+
+
+def _chooser(engine: Engine, settings: Settings) -> Callable[[int], Choose]:
+    """The processors and the sampler of greedy or sample, for a prompt of that many tokens."""
+    drawing = settings.strategy == "sample"
+
+    def make(prompt: int) -> Choose:
+        sampler = Sampler(settings.params.seed)
+        chain = make_processors(
+            settings.params,
+            sampling=drawing,
+            surroundings=Surroundings(prompt, (), engine.line_break_ids),
+            generator=sampler.generator,
+        )
+
+        def choose(ids: Tensor, logits: Tensor) -> Tensor:
+            shaped = run_chain(chain, ids, logits)
+            return sampler.draw(shaped) if drawing else shaped.argmax(-1)
+
+        return choose
+
+    return make
+
+
+def _shifted(on_run: OnRun | None, number: int, count: int, strategy: str) -> OnRun | None:
+    """Progress of one strategy as a part of all of them."""
+    if on_run is None:
+        return None
+    return lambda done, total, what: on_run(
+        number * total + done, count * total, f"{strategy}, {what}"
+    )
+
+
+def _strategy(settings: Settings, cases: Sequence[CaseRuns]) -> Strategy:
+    begun = [case for case in cases if any(arm.runs for arm in case.arms.values())]
+    found = curves(begun)
+    finished = [case for case in begun if all(arm.runs for arm in case.arms.values())]
+    return Strategy(
+        settings.strategy,
+        {name: one.value for name, one in settings.used.items() if name != "max_new_tokens"},
+        tuple(summarise(case) for case in begun),
+        found,
+        crossovers(finished, found),
+    )

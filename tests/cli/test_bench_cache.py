@@ -1,0 +1,239 @@
+"""llmcli bench-cache as it is typed: forms of output, refusals, Ctrl-C, comparison, pictures."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmcli.bench.proof import Difference, Proof
+from llmcli.bench.trial import ArmRuns
+from llmcli.engine import benching
+from tests.cli.conftest import Invoke
+
+BENCH = ("bench-cache", "-m", "stories260k")
+QUICK = (*BENCH, "--prompt-tokens", "5,9", "--new-tokens", "6", "--repeats", "3")
+
+GOLDEN = """\
+model: stories260k, float32 on cpu
+machine: *
+software: *
+command: *
+runs: 3 of each arm in turns after 1 to warm up
+limits measured here: reads # GB/s, multiplies # GFLOP/s
+peak memory of the process: *
+
+greedy: 5 prompt tokens, 6 new
+arm total s first token s prefill tok/s decode tok/s p# ms p# ms p# ms faster cache by formula
+on # ±# # # # # # # #x [#, #] 327.7 kB 327.7 kB
+off # ±# # # # # # # - 0 -
+
+on: the last step reads 1.0 MB of weights and 12.8 kB of keys and values, and takes # GFLOP: \
+# GB/s (#% of the limit), # GFLOP/s (#%)
+off: the last step reads 1.0 MB of weights and 0 B of keys and values, and takes # GFLOP: \
+# GB/s (#% of the limit), # GFLOP/s (#%)
+on against off: largest difference of a logit #, of the distributions # nats, over 6 steps; \
+the same best token at every step
+warm-up, not counted: on # s, off # s
+"""
+
+
+def _masked(text: str) -> str:
+    """Without what a clock decides."""
+    text = re.sub(r"^(machine|software|command|peak memory of the process): .*$", r"\1: *", text,
+                  flags=re.MULTILINE)  # fmt: skip
+    kept = r"(?<![\d.])(?:\d+(?:\.\d+)? (?:kB of|MB of|B of|steps|prompt|new|of each|to warm))"
+    pieces = re.split(f"({kept}|327.7 kB|float32|260k)", text)
+    masked = [
+        part if at % 2 else re.sub(r"\d+(?:\.\d+)?(?:e-\d+)?", "#", part)
+        for at, part in enumerate(pieces)
+    ]
+    return re.sub(r"[^\S\n]+", " ", "".join(masked)).replace(" \n", "\n")
+
+
+def test_the_table_is_the_golden_one_but_for_the_times(invoke: Invoke) -> None:
+    result = invoke(*QUICK)
+    assert (result.code, result.err) == (0, "")
+    found = _masked(result.out)
+    first = found[: found.index("\n\ngreedy: 9")].replace(" - # -", " - 0 -")
+    assert first + "\n" == GOLDEN
+    assert "ms a token, by tokens before it:" in result.out
+    assert "the cache" in result.out
+
+
+def _report(invoke: Invoke, *args: str) -> Any:
+    result = invoke(*QUICK, "--output", "json", *args)
+    assert result.code == 0, result.err
+    return json.loads(result.out)
+
+
+def test_json_tells_everything(invoke: Invoke) -> None:
+    report = _report(invoke, "--arms", "on,off,static,quantized-8", "--batch-size", "1,2")
+    assert report["whole"] is True
+    assert {"cpu", "cores", "threads", "torch", "device", "dtype"} <= set(report["machine"])
+    (strategy,) = report["strategies"]
+    shapes = [(case["prompt_tokens"], case["rows"]) for case in strategy["cases"]]
+    assert shapes == [(5, 1), (9, 1), (5, 2), (9, 2)]
+    for case in strategy["cases"]:
+        assert [arm["arm"] for arm in case["arms"]] == ["on", "off", "static", "quantized-8"]
+        for arm in case["arms"]:
+            assert len(arm["totals"]) == 3
+            assert arm["cache_bytes"] == arm["formula_bytes"]
+            assert (arm["proof"] is None) == (arm["arm"] == "off")
+            if arm["proof"]:
+                assert arm["proof"]["same_ids"]
+                assert len(arm["proof"]["kl_by_step"]) == 6
+
+
+def test_csv_and_jsonl_hold_the_same_rows(invoke: Invoke) -> None:
+    table = list(csv.DictReader(io.StringIO(invoke(*QUICK, "--output", "csv").out)))
+    lines = [json.loads(x) for x in invoke(*QUICK, "--output", "jsonl").out.splitlines()]
+    assert len(table) == len(lines) == 4
+    assert [list(row) for row in table] == [list(row) for row in lines]
+    for name in ("strategy", "arm", "prompt_tokens", "cache_bytes", "same_ids"):
+        assert [row[name] for row in table] == [str(row[name]) for row in lines]
+
+
+def test_markdown_is_a_table(invoke: Invoke) -> None:
+    lines = invoke(*QUICK, "--output", "markdown").out.splitlines()
+    rows = [line for line in lines if line.startswith("|")]
+    assert {line.count("|") for line in rows} == {12}
+    assert len(rows) == 2 * 4
+
+
+@pytest.mark.parametrize("strategy", ["greedy,sample", "beam", "prompt-lookup", "contrastive"])
+def test_every_strategy(invoke: Invoke, strategy: str) -> None:
+    report = _report(invoke, "--strategy", strategy)
+    assert [one["strategy"] for one in report["strategies"]] == strategy.split(",")
+    arms = [a for one in report["strategies"] for case in one["cases"] for a in case["arms"]]
+    assert all(arm["same_ids"] for arm in arms)
+
+
+def test_a_prompt_of_its_own(invoke: Invoke) -> None:
+    result = invoke(*BENCH, "Once upon a time", "--new-tokens", "5", "--repeats", "1",
+                    "--output", "json")  # fmt: skip
+    (case,) = json.loads(result.out)["strategies"][0]["cases"]
+    assert case["prompt_tokens"] == 5
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (["hi", "--prompt-tokens", "5"], 2, "a prompt and --prompt-tokens were both given"),
+        (["--prompt-tokens", "0"], 2, "--prompt-tokens is '0'; it must be whole numbers from 1"),
+        (["--prompt-tokens", "5,5"], 2, "--prompt-tokens is '5,5'"),
+        (["--prompt-tokens", "5,x"], 2, "--prompt-tokens is '5,x'"),
+        (["--arms", "on,paged"], 2, "--arms has 'paged'; an arm is one of on, off"),
+        (["--arms", "on,on"], 2, "--arms is 'on,on'"),
+        (["--repeats", "0"], 2, "--repeats is 0; it must lie between 1 and"),
+        (["--new-tokens", "0"], 2, "--new-tokens is 0; it must lie between 1 and"),
+        (["--strategy", "greedy,best"], 2, "--strategy is 'greedy,best'; it must be one or more"),
+        (["--top-p", "0.9"], 2, "no strategy of greedy reads --top-p"),
+        (["--strategy", "beam", "--batch-size", "2"], 2, "strategy beam is measured with --batch"),
+        (["--no-kv-cache"], 2, "--kv-cache and --cache do not choose what is measured"),
+        (["--raw"], 2, "random prompts do not read the options of a prompt's text"),
+        (["--prompt-tokens", "500"], 1, "500 prompt tokens and 100 new ones make 600; the context"),
+        (["--arms", "on,offloaded"], 2, "cache offloaded moves keys and values to host memory"),
+        (["--plot", "x.pdf"], 2, "--plot x.pdf ends in '.pdf'; it must be .png or .svg"),
+    ],
+)
+def test_refused(invoke: Invoke, args: list[str], code: int, said: str) -> None:
+    result = invoke(*BENCH, *args)
+    assert (result.code, result.out) == (code, "")
+    assert said in result.err
+
+
+def test_the_usual_lengths_as_far_as_they_fit(invoke: Invoke) -> None:
+    result = invoke(
+        *BENCH, "--new-tokens", "2", "--repeats", "1", "--warmup", "0", "--output", "csv"
+    )
+    lengths = [row["prompt_tokens"] for row in csv.DictReader(io.StringIO(result.out))]
+    assert lengths == ["32", "32", "128", "128"]
+
+
+def test_ctrl_c_prints_what_was_measured(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = benching.measure, iter(range(10**6))
+
+    def measure(*args: Any, on_run: Any, **rest: Any) -> Any:
+        def told(done: int, total: int, what: str) -> None:
+            if next(calls) == 7:
+                raise KeyboardInterrupt
+            on_run(done, total, what)
+
+        return real(*args, on_run=told, **rest)
+
+    monkeypatch.setattr(benching, "measure", measure)
+    result = invoke(*QUICK, "--output", "json")
+    report = json.loads(result.out)
+    assert (result.code, report["whole"]) == (130, False)
+    (case,) = report["strategies"][0]["cases"]
+    assert [len(arm["totals"]) for arm in case["arms"]] == [3, 2]
+
+
+@pytest.mark.parametrize(("near", "strict", "code"), [(True, True, 0), (False, True, 1),
+                                                      (False, False, 0)])  # fmt: skip
+def test_strict(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch, near: bool, strict: bool, code: int
+) -> None:
+    real = benching.summarise
+    other = Difference(step=2, expected=7, got=9, gap=0.25, near_tie=near)
+
+    def summarise(case: Any) -> Any:
+        arm: ArmRuns = case.arms["on"]
+        arm.proof = Proof(6, False, 0.5, 0.1, (0.5,) * 6, (0.1,) * 6, other, other)
+        return real(case)
+
+    monkeypatch.setattr(benching, "summarise", summarise)
+    result = invoke(*QUICK, *(["--strict"] if strict else []))
+    assert result.code == code
+    said = "another best token at step 2 (9 for 7), where the best two lie 0.25 apart: "
+    assert said + ("a near tie" if near else "NOT a near tie") in result.out
+
+
+@pytest.mark.parametrize(("name", "begins"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml")])
+def test_the_picture(invoke: Invoke, tmp_path: Path, name: str, begins: bytes) -> None:
+    result = invoke(*QUICK, "--plot", str(tmp_path / name))
+    assert result.code == 0
+    assert (tmp_path / name).read_bytes().startswith(begins)
+    assert [path.name for path in tmp_path.glob("*.*")] == [name]
+
+
+def test_two_reports_side_by_side(invoke: Invoke, tmp_path: Path) -> None:
+    for name, times in (("a.json", 1.0), ("b.json", 3.0)):
+        report = _report(invoke)
+        for case in report["strategies"][0]["cases"]:
+            for arm in case["arms"]:
+                arm["totals"] = [times, times * 1.01, times * 0.99]
+        (tmp_path / name).write_text(json.dumps(report))
+    paths = [str(tmp_path / "a.json"), str(tmp_path / "b.json")]
+    result = invoke("bench-cache", "--compare", *paths)
+    assert (result.code, result.err) == (0, "")
+    lines = result.out.splitlines()
+    assert len(lines) == 5
+    assert all("3.00x [2." in line for line in lines[1:])
+    as_json = json.loads(invoke("bench-cache", "--compare", *paths, "--output", "json").out)
+    assert as_json[0]["ratio"]["value"] == pytest.approx(3)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is not a report of"),
+        (b"[]", "is not a report of"),
+        (b'{"format": 99}', "is a report of format 99, not 1"),
+        (b'{"format": 1, "strategies": [{"cases": [{}]}]}', "is not a report of"),
+        (b'{"format": 1, "strategies": []}', "have no case in common"),
+        (b"[" * 10**5, "is not a report of"),
+    ],
+)
+def test_what_is_no_report(invoke: Invoke, tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(content)
+    result = invoke("bench-cache", "--compare", str(path), str(path))
+    assert (result.code, result.out) == (2, "")
+    assert said in result.err
