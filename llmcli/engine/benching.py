@@ -22,7 +22,7 @@ from llmcli.bench.summary import crossovers, curves, summarise
 from llmcli.bench.trial import Case, CaseRuns, OnRun, Plan, measure
 from llmcli.engine.engine import Engine
 from llmcli.engine.machine import machine_facts
-from llmcli.engine.settings import Flags, Settings, resolve_settings
+from llmcli.engine.settings import Flags, Settings
 from llmcli.engine.stats import peak_memory
 from llmcli.errors import GenerationError, UsageError
 from llmcli.generation.explain import run_chain
@@ -129,7 +129,7 @@ class Bench:
         for strategy in request.strategies:
             flags = _flags_for(request.flags, strategy, request.seed)
             unread -= _given(flags).keys()
-            yield resolve_settings(flags, self.engine.defaults, fresh_seed=request.seed)
+            yield self.engine.settings(flags, fresh_seed=request.seed)
         if unread - {"seed"}:
             names = ", ".join(sorted(f"--{name.replace('_', '-')}" for name in unread))
             raise UsageError(
@@ -163,7 +163,9 @@ def _flags_for(flags: Flags, strategy: StrategyName, seed: int) -> Flags:
 
 
 def _method(engine: Engine, settings: Settings) -> tuple[Settings, Method]:
-    if settings.strategy in ("greedy", "sample"):
+    # Guidance feeds a second text in each step, which only the strategy's own loop does.
+    unguided = settings.options.get("guidance_scale", 1) == 1
+    if settings.strategy in ("greedy", "sample") and unguided:
         return settings, Forced(_chooser(engine, settings))
     options = StrategyOptions(
         line_break_ids=engine.line_break_ids, sampling=settings.sampling, **settings.options
