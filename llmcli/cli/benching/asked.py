@@ -79,7 +79,7 @@ PromptTokens = Annotated[
     Counts | None,
     value_option(
         "--prompt-tokens",
-        metavar="N,N,...",
+        metavar="N[,N]",
         help="Random prompts of so many tokens [default: 32,128,512].",
         panel=MEASURING,
         parser=_list_of(Counts, "--prompt-tokens", _COUNTS, _count),
@@ -105,7 +105,7 @@ Arms = Annotated[
     Names | None,
     value_option(
         "--arms",
-        metavar="NAME,...",
+        metavar="NAME[,NAME]",
         help="What takes turns: on (the usual cache), off, growing, static, ring, quantized-8, "
         "quantized-4, offloaded [default: on,off].",
         panel=MEASURING,
@@ -116,7 +116,7 @@ BatchSizes = Annotated[
     Counts | None,
     value_option(
         "--batch-size",
-        metavar="N,N,...",
+        metavar="N[,N]",
         help="So many rows at once [default: 1].",
         panel=MEASURING,
         parser=_list_of(Counts, "--batch-size", _COUNTS, _count),
@@ -126,7 +126,7 @@ Strategies = Annotated[
     Names | None,
     value_option(
         "--strategy",
-        metavar="NAME,...",
+        metavar="NAME[,NAME]",
         help=f"One or more of {_STRATEGIES} [default: greedy].",
         panel=MEASURING,
         parser=_list_of(Names, "--strategy", f"one or more of {_STRATEGIES}", _strategy),
