@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
 
-from llmcli.cache import CacheKind
+from llmcli.cache import CacheKind, make_cache
 from llmcli.errors import UsageError
 from llmcli.generation.params import SAMPLING_KEYS, SamplingParams
+from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
 from llmcli.generation.strategies import (
     STRATEGY_NAMES,
@@ -36,14 +37,22 @@ SHAPED = {
 PARAMS = {"neutral": SamplingParams(seed=5), "shaped": SamplingParams(seed=5, **SHAPED)}
 
 cases = pytest.mark.parametrize("case", CASES, ids=str)
-kinds = pytest.mark.parametrize("kind", get_args(CacheKind))
+# Caches that hold what was computed exactly; tests/cache has the others.
+EXACT: tuple[CacheKind, ...] = ("growing", "ring")
+kinds = pytest.mark.parametrize("kind", [*EXACT, "none"])
 params_ = pytest.mark.parametrize("params", PARAMS)
 
 
-@pytest.fixture(scope="module")
-def decoder() -> Decoder:
+# The windows of two layers; a text of 19 ids goes far beyond the narrow one.
+FAMILIES: dict[str, tuple[int | None, ...]] = {"llama": (None, None), "windowed": (4, None)}
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def decoder(request: pytest.FixtureRequest) -> Decoder:
     spec = small_spec(VOCAB)
-    return random_decoder(replace(spec, layers=spec.layers * 2), seed=22, dtype=torch.float64)
+    windows = FAMILIES[request.param]
+    layers = tuple(replace(spec.layers[0], window=window) for window in windows)
+    return random_decoder(replace(spec, layers=layers), seed=22, dtype=torch.float64)
 
 
 def _free(new: int = NEW, room: int = 100) -> StopRule:
@@ -59,29 +68,20 @@ def test_every_strategy_has_a_case() -> None:
 
 
 @params_
-@kinds
 @cases
-def test_every_cache_gives_what_none_gives(
-    decoder: Decoder, case: Case, kind: CacheKind, params: str
+def test_every_cache_gives_what_none_gives_and_logprobs_are_those_of_one_prefill(
+    decoder: Decoder, case: Case, params: str
 ) -> None:
-    got = case.run(decoder, PROMPT, kind, stop=_free(), params=PARAMS[params])
     expected = case.run(decoder, PROMPT, "none", stop=_free(), params=PARAMS[params])
-    assert _ids(got) == _ids(expected)
-    for one, other in zip(got, expected, strict=True):
-        assert one.logprob == pytest.approx(other.logprob, abs=1e-9)
-
-
-@params_
-@kinds
-@cases
-def test_logprobs_are_those_of_one_prefill(
-    decoder: Decoder, case: Case, kind: CacheKind, params: str
-) -> None:
-    tokens = case.run(decoder, PROMPT, kind, stop=_free(), params=PARAMS[params])
-    ids = torch.tensor([PROMPT + _ids(tokens)])
+    for kind in EXACT:
+        got = case.run(decoder, PROMPT, kind, stop=_free(), params=PARAMS[params])
+        assert _ids(got) == _ids(expected)
+        for one, other in zip(got, expected, strict=True):
+            assert one.logprob == pytest.approx(other.logprob, abs=1e-9)
+    ids = torch.tensor([PROMPT + _ids(expected)])
     with torch.inference_mode():
         logprobs = decoder(ids, last_only=False)[0].log_softmax(-1)
-    for place, token in enumerate(tokens, start=len(PROMPT)):
+    for place, token in enumerate(expected, start=len(PROMPT)):
         assert token.logprob == pytest.approx(logprobs[place - 1, token.id].item(), abs=1e-9)
 
 
@@ -111,6 +111,32 @@ def test_budget(decoder: Decoder, case: Case) -> None:
 @cases
 def test_the_same_seed_says_the_same(decoder: Decoder, case: Case) -> None:
     assert case.run(decoder, PROMPT, stop=_free()) == case.run(decoder, PROMPT, stop=_free())
+
+
+@kinds
+def test_beams_swap_places_and_every_cache_follows(
+    decoder: Decoder, kind: CacheKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a cache that is not reordered, scores would be of other beams' histories."""
+    swaps: list[list[int]] = []
+    real = Stepper.reorder
+
+    def spy(stepper: Stepper, rows: torch.Tensor) -> None:
+        swaps.append(rows.tolist())
+        real(stepper, rows)
+
+    monkeypatch.setattr(Stepper, "reorder", spy)
+    case = Case("beam", {"num_beams": 3, "num_return": 3})
+    found: list[Any] = []
+    for one in (kind, "none"):
+        strategy = case.make(decoder)
+        stepper = Stepper(decoder, make_cache(one, decoder.spec))
+        list(strategy.run(stepper, PROMPT, _free()))
+        found.append(strategy.outcome.hypotheses)
+    assert any(rows != sorted(rows) for rows in swaps)
+    for got, expected in zip(*found, strict=True):
+        assert got.beam.ids == expected.beam.ids
+        assert got.score == pytest.approx(expected.score, abs=1e-9)
 
 
 # what each reads

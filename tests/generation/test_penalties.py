@@ -8,7 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from llmcli.generation.processors.biases import logit_bias, min_new_tokens, suppress
+from llmcli.generation.params import SamplingParams
+from llmcli.generation.processors import Surroundings, make_processors
+from llmcli.generation.processors.biases import (
+    logit_bias,
+    min_new_tokens,
+    sequence_bias,
+    suppress,
+)
 from llmcli.generation.processors.filters import top_n_sigma, xtc
 from llmcli.generation.processors.penalties import (
     dry,
@@ -124,3 +131,58 @@ def test_xtc_happens_as_often_as_asked() -> None:
     logits = torch.tensor([[0.6, 0.4]]).log()
     hits = sum(not process(_ids(), logits).isfinite().all() for _ in range(2000))
     assert 500 < hits < 700
+
+
+# runs of ids that the file of a checkpoint favours or forbids, against transformers
+
+
+@pytest.mark.parametrize(
+    "biases",
+    [
+        [((4,), 1.5)],
+        [((1, 4), -2.0), ((3, 1, 5), 4.0)],
+        [((1, 2, 3, 1, 2, 9), 1.0), ((2,), 3.0)],
+    ],
+    ids=str,
+)
+def test_sequence_bias_as_transformers(biases: list[tuple[tuple[int, ...], float]]) -> None:
+    from transformers import SequenceBiasLogitsProcessor
+
+    ids = torch.tensor([[1, 2, 3, 1], [2, 3, 1, 3]])
+    logits = torch.randn(2, 10, generator=torch.Generator().manual_seed(0))
+    expected = SequenceBiasLogitsProcessor(dict(biases))(ids, logits.clone())
+    before = logits.clone()
+    assert torch.equal(sequence_bias(biases)(ids, logits), expected)
+    assert torch.equal(logits, before)
+
+
+def test_bad_words_as_transformers() -> None:
+    from transformers import NoBadWordsLogitsProcessor
+
+    words = [[4], [1, 5], [3, 1, 6], [2, 2, 7]]
+    ids = torch.tensor([[1, 2, 3, 1], [2, 3, 2, 2]])
+    logits = torch.randn(2, 10, generator=torch.Generator().manual_seed(0))
+    expected = NoBadWordsLogitsProcessor(words, eos_token_id=torch.tensor([9]))(ids, logits.clone())
+    params = SamplingParams(bad_words=tuple(tuple(word) for word in words))
+    ((name, process),) = make_processors(params, sampling=False)
+    assert name == "bad-words"
+    assert torch.equal(process(ids, logits), expected)
+
+
+def test_forbidding_everything_forbids_nothing() -> None:
+    logits = torch.zeros(1, 3)
+    never = [((id_,), float("-inf")) for id_ in range(3)]
+    assert torch.equal(sequence_bias(never)(torch.tensor([[0]]), logits), logits)
+
+
+def test_only_the_first_new_id_is_kept_from_beginning() -> None:
+    params = SamplingParams(begin_suppress=(1,), min_length=4)
+    chain = make_processors(
+        params, sampling=False, surroundings=Surroundings(prompt=2, stop_ids=(2,))
+    )
+    assert [name for name, _ in chain] == ["begin-suppress", "min-length"]
+    for length, cut in ((2, [1, 2]), (3, [2]), (4, [])):
+        logits = torch.zeros(1, 4)
+        for _, process in chain:
+            logits = process(torch.zeros(1, length, dtype=torch.long), logits)
+        assert (~logits[0].isfinite()).nonzero()[:, 0].tolist() == cut
