@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from llmcli.cli import options
+from llmcli.cli.batching import Batching
 from llmcli.cli.bundles import unbundled
 from llmcli.cli.constraining import Constraining
 from llmcli.cli.decoding import Decoding
@@ -20,6 +21,7 @@ def generate(
     decoding: Decoding,
     constraining: Constraining,
     context: options.Context,
+    batching: Batching,
     ending: options.Ending,
     compare: options.Compare = None,
     echo: options.Echo = False,
@@ -38,6 +40,7 @@ def generate(
     """
     from llmcli.cli.answering import Show, answer
     from llmcli.cli.comparing import compare_arms
+    from llmcli.cli.many import answer_many
     from llmcli.cli.prompt_input import read_prompt
     from llmcli.cli.running import Request
 
@@ -59,6 +62,19 @@ def generate(
     def read() -> str:
         return read_prompt(prompt, file)
 
+    many = batching.asked(
+        prompt=prompt is not None,
+        file=file is not None,
+        compare=compare is not None,
+        echo=echo,
+        json=json,
+        raw_output=raw_output,
+        logprobs=logprobs is not None,
+        explain=explaining.explain,
+        num_return=(decoding.num_return or 1) > 1,
+    )
+    if many:
+        return answer_many(ask(decoding.flags()), batching, read, show)
     if compare is not None:
         return compare_arms(compare, decoding.flags(), ask, read, show)
     return answer(ask(decoding.flags()), read, show)

@@ -95,6 +95,28 @@ class StepProgress:
             self._bar = None
 
 
+class RowsProgress:
+    """How many rows of many are done, and the rate of new tokens; leaves no trace."""
+
+    def __init__(self, total: int, *, drawn: bool) -> None:
+        self._bar: RichProgress | None = None
+        self._task: TaskID | None = None
+        if drawn and terminal.draws():
+            self._bar = _rate_bar()
+            self._bar.start()
+            self._task = self._bar.add_task("answers", total=total, rate="")
+
+    def __call__(self, done: int, new_tokens: int, seconds: float) -> None:
+        if self._bar is not None and self._task is not None:
+            rate = f"{new_tokens / seconds:.0f} tok/s" if seconds else ""
+            self._bar.update(self._task, completed=done, rate=rate)
+
+    def finish(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
 def _byte_bar() -> RichProgress:
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
 
@@ -107,6 +129,14 @@ def _count_bar() -> RichProgress:
 
     text = TextColumn("{task.description}", markup=False)
     return _bar(text, BarColumn(), TaskProgressColumn())
+
+
+def _rate_bar() -> RichProgress:
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+
+    text = TextColumn("{task.description}", markup=False)
+    rate = TextColumn("{task.fields[rate]}", markup=False)
+    return _bar(text, BarColumn(), MofNCompleteColumn(), rate)
 
 
 def _bar(*columns: ProgressColumn) -> RichProgress:

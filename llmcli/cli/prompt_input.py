@@ -32,7 +32,7 @@ def read_prompt(argument: str | None, file: Path | None) -> str:
         parts.append(argument)
     if file is not None and not dashes[1]:
         parts.append(read_text(file, f"--file {file}"))
-    piped = _read_stdin() if any(dashes) or is_piped() else None
+    piped = _without_end(_read_stdin()) if any(dashes) or is_piped() else None
     # What is empty adds nothing, not even a newline, to a prompt that was given.
     if piped or (piped is not None and not parts):
         parts.append(piped)
@@ -42,6 +42,11 @@ def read_prompt(argument: str | None, file: Path | None) -> str:
             hint='llmcli generate "What is the capital of France?", --file FILE, or pipe one in',
         )
     return "\n".join(parts)
+
+
+def read_whole(path: Path, origin: str) -> str:
+    """All of a UTF-8 file, or of standard input where that is `-`; else as `read_text`."""
+    return _read_stdin() if str(path) == _STDIN else _read_file(path, origin)
 
 
 def utf8_argument(what: str, text: str) -> str:
@@ -92,6 +97,10 @@ def read_text(path: Path, origin: str) -> str:
 
     Raises UsageError where it cannot be read or is not UTF-8.
     """
+    return _without_end(_read_file(path, origin))
+
+
+def _read_file(path: Path, origin: str) -> str:
     try:
         return decoded(path.read_bytes(), origin)
     except (OSError, ValueError) as error:
@@ -105,11 +114,14 @@ def read_text(path: Path, origin: str) -> str:
 def decoded(data: bytes, origin: str) -> str:
     """UTF-8 without its byte order mark and one final newline; `origin` names it in errors."""
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         coding = "UTF-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "ITS_ENCODING"
         raise UsageError(
             f"{origin} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}",
             hint=f"convert it first, for example with `iconv -f {coding} -t UTF-8`",
         ) from None
+
+
+def _without_end(text: str) -> str:
     return text.removesuffix("\n").removesuffix("\r")

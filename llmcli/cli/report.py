@@ -6,14 +6,15 @@ Returns plain strings and values; it prints nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, get_args
 
 from llmcli import __version__
 from llmcli.acquire.resolve import VARIABLE, Resolved
 from llmcli.cli.explaining import steps_as_json
-from llmcli.cli.running import Run
+from llmcli.cli.running import Request, Run
+from llmcli.engine.settings import Settings
 from llmcli.text.grammar import GrammarKind
 
 if TYPE_CHECKING:
@@ -23,18 +24,9 @@ if TYPE_CHECKING:
 def setup_lines(run: Run) -> Iterator[str]:
     """Before the text: what is used, and why."""
     yield from machine_lines(run.resolved, run.engine)
-    context = run.request.context
-    yield (
-        f"cache: {_cache(run)}; "
-        f"context: {context.max_context or run.engine.loaded.spec.context} tokens, "
-        f"at its end {context.overflow or 'stop'}"
-    )
-    for name, setting in run.generation.settings.used.items():
-        yield f"{name}: {_told(setting.value)} ({setting.source})"
-    if (grammar := run.request.grammar) is not None:
-        yield f"{grammar.kind}: {grammar.name}"
-    yield f"processors: {', '.join(run.generation.processors) or 'none'}"
-    yield stop_ids_line(run.engine, ignored=run.request.ending.ignore_eos)
+    yield cache_line(run.request, run.engine, _cache(run))
+    generation = run.generation
+    yield from choice_lines(run.request, run.engine, generation.settings, generation.processors)
     kind = "chat template" if run.generation.prompt.is_chat else "raw text"
     yield f"prompt: {len(run.generation.prompt.ids)} tokens, {kind}"
 
@@ -52,6 +44,27 @@ def stop_ids_line(engine: Engine, *, ignored: bool) -> str:
     """Every id that ends a reply, with who says so."""
     ending = ", ".join(f"{s.id} {s.text!r} ({' + '.join(s.sources)})" for s in engine.stop_ids)
     return f"stop ids: {ending or 'none'}{' (ignored)' if ignored else ''}"
+
+
+def cache_line(request: Request, engine: Engine, kind: str) -> str:
+    """What keeps the tokens, how many there may be, and what happens then."""
+    context = request.context
+    return (
+        f"cache: {kind}; context: {context.max_context or engine.loaded.spec.context} tokens, "
+        f"at its end {context.overflow or 'stop'}"
+    )
+
+
+def choice_lines(
+    request: Request, engine: Engine, settings: Settings, processors: Sequence[str]
+) -> Iterator[str]:
+    """How tokens are chosen, and which of them end a text."""
+    for name, setting in settings.used.items():
+        yield f"{name}: {_told(setting.value)} ({setting.source})"
+    if (grammar := request.grammar) is not None:
+        yield f"{grammar.kind}: {grammar.name}"
+    yield f"processors: {', '.join(processors) or 'none'}"
+    yield stop_ids_line(engine, ignored=request.ending.ignore_eos)
 
 
 def statistics_lines(run: Run) -> Iterator[str]:

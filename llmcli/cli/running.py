@@ -20,7 +20,7 @@ from llmcli.text.grammar import Grammar
 if TYPE_CHECKING:
     from llmcli.engine.engine import Engine, GenerateOptions
     from llmcli.engine.generation import Generation
-    from llmcli.engine.prompt import Prompt
+    from llmcli.engine.prompt import Prompt, PromptRequest
 
 # Far above this the process would die without a word when it starts the threads.
 _MOST_THREADS = 1024
@@ -162,16 +162,20 @@ def make_prompt(
     max_context: int | None = None,
 ) -> Prompt:
     """The prompt's ids, in the chat template where that applies."""
+    return engine.prompt(prompt_request(prompting, text), what=what, max_context=max_context)
+
+
+def prompt_request(prompting: Prompting, text: str) -> PromptRequest:
+    """A prompt's text with what the command line says of how it becomes ids."""
     from llmcli.engine.prompt import PromptRequest
 
-    asked = PromptRequest(
+    return PromptRequest(
         text=text,
         system=prompting.system,
         mode="raw" if prompting.raw else "auto",
         bos=prompting.bos,
         parse_special=prompting.parse_special,
     )
-    return engine.prompt(asked, what=what, max_context=max_context)
 
 
 def negative_prompt(engine: Engine, request: Request) -> Prompt | None:
@@ -205,6 +209,19 @@ def generate_options(request: Request) -> GenerateOptions:
         max_context=request.context.max_context,
         overflow=request.context.overflow or "stop",
     )
+
+
+def load_all(request: Request) -> tuple[Resolved, Engine, GenerateOptions]:
+    """The checkpoint loaded, and how its generations run: with what other models they need."""
+    resolved = find_model(request.loading.model)
+    found_draft = find_draft(request.flags.draft_model, resolved)
+    engine = load_found(resolved, request.loading, template=request.prompting.template)
+    options = replace(
+        generate_options(request),
+        negative=negative_prompt(engine, request),
+        draft=None if found_draft is None else load_found(found_draft, request.loading),
+    )
+    return resolved, engine, options
 
 
 def start(request: Request, text: str) -> Run:

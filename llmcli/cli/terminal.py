@@ -98,11 +98,9 @@ class Answer:
 
 
 def print_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
-    """One JSON value in one line on stdout; DEL and C1, which JSON lets through, are escaped."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    safe = "".join(f"\\u{ord(c):04x}" if "\x7f" <= c <= "\x9f" else c for c in text)
+    """One JSON value in one line on stdout."""
     answer = Answer(raw=True)
-    answer.write(safe)
+    answer.write(json_line(value))
     answer.end()
 
 
@@ -111,6 +109,17 @@ def print_line(line: str) -> None:
     answer = Answer()
     answer.write(visible_line(line))
     answer.end()
+
+
+def json_line(value: Mapping[str, Any] | Sequence[Any]) -> str:
+    """One JSON value in one line; what JSON lets through though it controls is escaped.
+
+    That is DEL, C1, and the line and paragraph separators, at which some readers split lines.
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return "".join(
+        f"\\u{ord(c):04x}" if "\x7f" <= c <= "\x9f" or c in "\u2028\u2029" else c for c in text
+    )
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

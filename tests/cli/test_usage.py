@@ -46,6 +46,7 @@ def test_help_is_grouped(invoke: Invoke) -> None:
         "Penalties",
         "Settings of single strategies",
         "What the text must be",
+        "Many answers at once",
         "Output",
         "Options",
     ]
