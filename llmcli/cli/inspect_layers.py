@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from llmcli.cli import options
 from llmcli.cli.bundles import unbundled
+from llmcli.cli.decoding import Decoding
 from llmcli.cli.inspecting import asked as asked_options
 from llmcli.cli.inspecting.asked import Asked
 
@@ -19,6 +20,7 @@ def inspect_layers(
     preset: asked_options.PresetName = None,
     loading: options.Loading,
     prompting: options.Prompting,
+    decoding: Decoding,
     html: asked_options.HtmlFile = None,
     svg: asked_options.SvgFile = None,
     json: options.Json = False,
@@ -34,14 +36,18 @@ def inspect_layers(
     from llmcli.cli.inspecting.subject import PromptSource, find_subject
     from llmcli.cli.inspecting.table import find_views
     from llmcli.cli.running import check_loading
+    from llmcli.engine.settings import check_flags
 
     views = find_views(view or [])
-    refuse_unread(views, asked, loading, prompting, prompt=prompt, file=file)
+    refuse_unread(views, asked, loading, prompting, decoding, prompt=prompt, file=file)
     check_loading(loading)
+    check_flags(flags := decoding.flags())
     targets = Targets(json=json, html=html, svg=svg)
     check_targets(views, targets)
     source = PromptSource(argument=prompt, file=file, prompting=prompting)
-    subject = find_subject(config=config, preset=preset, loading=loading, prompt=source)
+    subject = find_subject(
+        config=config, preset=preset, loading=loading, prompt=source, flags=flags
+    )
     for one in views:
         subject.check(one)
     return show(views, subject, asked, targets)

@@ -63,13 +63,17 @@ class HeadDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
-    """`without` are the layers that have no attention weights, with the reason."""
+    """`without` are the layers that have no attention weights, with what they have instead.
+
+    `shown` is how many heads a drawing names for each score.
+    """
 
     tokens: tuple[str, ...]
     heads: tuple[HeadScores, ...]
     maps: tuple[HeadMap, ...]
     detail: HeadDetail | None
     without: dict[int, str]
+    shown: int
 
 
 @torch.inference_mode()
@@ -81,6 +85,7 @@ def watch_attention(
     layers: Collection[int] | None = None,
     detail: tuple[int, int] | None = None,
     special_ids: Collection[int] = (),
+    shown: int = 5,
 ) -> Attention:
     """For ids [1,T] and these layers (None: all); `detail` is the layer and head shown whole.
 
@@ -110,6 +115,7 @@ def watch_attention(
             for layer in chosen
             if layer not in sums
         },
+        shown=shown,
     )
 
 

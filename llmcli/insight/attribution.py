@@ -45,7 +45,8 @@ class Part:
 class Attribution:
     """`parts` sum to `logit`, which the model gives token `id` after `position`.
 
-    A cap on the logits is not linear: `logit` is from before `softcap`.
+    A cap on the logits is not linear: `logit` is from before `softcap`. `shown` is how many
+    parts a drawing names.
     """
 
     id: int
@@ -55,6 +56,7 @@ class Attribution:
     logit: float
     softcap: float | None
     parts: tuple[Part, ...]
+    shown: int
 
 
 @torch.inference_mode()
@@ -65,6 +67,7 @@ def attribute(
     position: int,
     name: Callable[[int], str],
     token: int | None = None,
+    shown: int = 10,
 ) -> Attribution:
     """For ids [1,T]; `token` is by default the one that the model finds likeliest there.
 
@@ -89,6 +92,7 @@ def attribute(
         logit=logit,
         softcap=decoder.spec.logit_softcap,
         parts=(*parts, Part(kind="rounding", share=left)),
+        shown=shown,
     )
 
 

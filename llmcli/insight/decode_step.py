@@ -6,6 +6,7 @@ Must not know terminals.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,8 +18,9 @@ from llmcli.generation.stepper import Stepper
 from llmcli.model import Decoder
 from llmcli.spec.work import Work, forward_work, total
 
-# Timed so many times, and the best taken.
-_REPEATS = 3
+# Timed at least and at most so many times, and the best taken.
+_REPEATS = (3, 20)
+_PATIENCE_SECONDS = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +48,12 @@ class Mode:
     flops: int
     bytes: int
     seconds: float
-    likeliest: int
+    likeliest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeStep:
-    """Step `step` feeds new token number `step`; `length` tokens are there with it.
+    """Step `step` feeds new token number `step`; `length` tokens are there with it, the last.
 
     `difference` is the largest between the logits of both ways, and `spread` the logits' standard
     deviation; they are None where only one way was run.
@@ -59,7 +61,7 @@ class DecodeStep:
 
     step: int
     length: int
-    token: str
+    tokens: tuple[str, ...]
     modes: tuple[Mode, ...]
     difference: float | None
     spread: float | None
@@ -71,39 +73,45 @@ def decode_step(
     ids: Tensor,
     *,
     step: int,
-    token: str,
     kind: CacheKind,
+    name: Callable[[int], str],
     ways: tuple[Literal["on", "off"], ...] = ("on", "off"),
 ) -> DecodeStep:
-    """For ids [1,T] that end with the step's token; `kind` is that of the cache where it is on."""
+    """For ids [1,T] that end with the step's token; `kind` is that of the cache where it is on.
+
+    `name` gives a token's text.
+    """
     modes, logits = [], []
     for way in ways:
-        mode, found = _run(decoder, ids, kind if way == "on" else "none")
+        mode, found = _run(decoder, ids, kind if way == "on" else "none", name)
         modes.append(mode)
         logits.append(found)
     both = len(logits) == 2
     return DecodeStep(
         step=step,
         length=ids.shape[1],
-        token=token,
+        tokens=tuple(name(id_) for id_ in ids[0].tolist()),
         modes=tuple(modes),
         difference=float((logits[0] - logits[1]).abs().max()) if both else None,
         spread=float(logits[0].std()) if both else None,
     )
 
 
-def _run(decoder: Decoder, ids: Tensor, kind: CacheKind) -> tuple[Mode, Tensor]:
+def _run(
+    decoder: Decoder, ids: Tensor, kind: CacheKind, name: Callable[[int], str]
+) -> tuple[Mode, Tensor]:
     spec, length = decoder.spec, ids.shape[1]
-    best, logits = float("inf"), torch.empty(0)
-    for _ in range(_REPEATS):
-        stepper = Stepper(decoder, make_cache(kind, spec), planned=length)
-        new = ids
-        if kind != "none":
-            stepper.feed(ids[:, :-1])
-            new = ids[:, -1:]
+    before = ids[:, :0] if kind == "none" else ids[:, :-1]
+    cache = make_cache(kind, spec, planned=length)
+    if cache is not None:
+        Stepper(decoder, cache, planned=length).feed(before)
+    best, logits, begun, runs = float("inf"), torch.empty(0), _now(decoder), 0
+    while runs < _REPEATS[0] or (runs < _REPEATS[1] and _now(decoder) - begun < _PATIENCE_SECONDS):
+        stepper = Stepper(decoder, cache and cache.fork(), planned=length)
+        stepper.ids = before
         start = _now(decoder)
-        logits = stepper.feed(new)
-        best = min(best, _now(decoder) - start)
+        logits = stepper.feed(ids[:, before.shape[1] :])
+        best, runs = min(best, _now(decoder) - start), runs + 1
     held = 0 if kind == "none" else length - 1
     works = forward_work(
         spec,
@@ -121,7 +129,7 @@ def _run(decoder: Decoder, ids: Tensor, kind: CacheKind) -> tuple[Mode, Tensor]:
         flops=flops,
         bytes=moved,
         seconds=best,
-        likeliest=int(logits.argmax()),
+        likeliest=name(int(logits.argmax())),
     )
     return mode, logits
 

@@ -95,9 +95,10 @@ def test_a_step_with_and_without_the_cache_comes_to_the_same(row: Row) -> None:
     decoder = decoder_of(row)
     spec = decoder.spec
     ids = ids_for(spec)
-    found = decode_step(decoder, ids, step=3, token="x", kind=default_kind(spec))
+    found = decode_step(decoder, ids, step=3, name=str, kind=default_kind(spec))
     on, off = found.modes
-    assert (found.step, found.length, found.token) == (3, 21, "x")
+    assert (found.step, found.length) == (3, 21)
+    assert found.tokens == tuple(str(id_) for id_ in ids[0].tolist())
     assert (on.cache, on.streams, off.cache, off.streams) == ("on", (20, 20), "off", (0, 20))
     assert on.likeliest == off.likeliest
     assert found.difference is not None
@@ -114,7 +115,7 @@ def test_a_step_with_and_without_the_cache_comes_to_the_same(row: Row) -> None:
 
 def test_one_way_alone() -> None:
     found = decode_step(
-        random_decoder(), ids_for(tiny_spec()), step=1, token="x", kind="growing", ways=("off",)
+        random_decoder(), ids_for(tiny_spec()), step=1, name=str, kind="growing", ways=("off",)
     )
     assert [mode.cache for mode in found.modes] == ["off"]
     assert (found.difference, found.spread) == (None, None)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from llmcli.cli import options
+from llmcli.cli.decoding import Decoding
 from llmcli.cli.options import value_option, whole_option
 from llmcli.errors import UsageError
 
@@ -91,6 +92,40 @@ class Asked:
             "--values", help="Read every weight too, and look for non-finite ones.", panel=SHOWN
         ),
     ] = False
+    head: Annotated[
+        int | None,
+        whole_option("--head", "N", "One head of --layer in detail, counted from 0.", SHOWN),
+    ] = None
+    position: Annotated[
+        int | None,
+        whole_option(
+            "--position", "N", "The prompt's token N, counted from 0 [default: the last].", SHOWN
+        ),
+    ] = None
+    last: Annotated[
+        int | None, whole_option("--last", "N", "The last N tokens [default: 12].", SHOWN)
+    ] = None
+    token: Annotated[
+        str | None,
+        value_option(
+            "--token",
+            metavar="TEXT|#ID",
+            help="A token, as text or by its id [default: the likeliest].",
+            panel=SHOWN,
+        ),
+    ] = None
+    top: Annotated[int | None, whole_option("--top", "N", "So many rows [default: 10].", SHOWN)] = (
+        None
+    )
+    step: Annotated[
+        int | None,
+        whole_option(
+            "--step",
+            "N",
+            "What decode step N computes, with the KV cache and without [default: no step].",
+            SHOWN,
+        ),
+    ] = None
 
 
 def refuse_unread(views: Sequence[View], *bundles: object, **single: object) -> None:
@@ -100,15 +135,18 @@ def refuse_unread(views: Sequence[View], *bundles: object, **single: object) -> 
     """
     from llmcli.cli.inspecting.table import VIEWS
 
-    given = {**single}
+    given = {name for name, value in single.items() if value is not None}
     for bundle in bundles:
-        given |= {one.name: getattr(bundle, one.name) for one in fields(bundle)}  # type: ignore[arg-type]
-    readable = {name for view in views for name in readable_by(view)}
-    for name, value in given.items():
-        if name in readable or not _is_given(value):
-            continue
+        given |= {one.name for one in fields(bundle) if _is_given(getattr(bundle, one.name), one)}  # type: ignore[arg-type]
+    stepping = "step" in given
+    readable = {name for view in views for name in readable_by(view, stepping=stepping)}
+    for name in sorted(given - readable):
         shown = _option(name)
-        able = [view.name for view in VIEWS if name in readable_by(view)]
+        able = [
+            view.name + " (with --step)" * (name not in readable_by(view, stepping=False))
+            for view in VIEWS
+            if name in readable_by(view)
+        ]
         raise UsageError(
             f"{_named(views)} not read {shown}",
             hint=f"{shown} is read by the view{'s' * (len(able) > 1)} {', '.join(able)}"
@@ -120,18 +158,28 @@ def refuse_unread(views: Sequence[View], *bundles: object, **single: object) -> 
 # What a view reads because of what it needs.
 _LOADING = frozenset({"device", "dtype", "threads"})
 _PROMPTING = frozenset({"prompt", "file", *(one.name for one in fields(options.Prompting))})
+# How many tokens are made follows from the view.
+_DECODING = frozenset(one.name for one in fields(Decoding)) - {"max_new_tokens"}
 
 
-def readable_by(view: View) -> frozenset[str]:
-    """The names of all options that mean something to the view."""
+def readable_by(view: View, *, stepping: bool = True) -> frozenset[str]:
+    """The names of all options that mean something to the view.
+
+    `stepping` tells that --step is given, without which some mean nothing.
+    """
     read = view.reads | {"model"}
     if view.needs in ("weights", "prompt"):
         read |= _LOADING
-    return read | _PROMPTING if view.needs == "prompt" else read
+    if view.steps:
+        read |= {"step"} | (_DECODING | {"kv_cache", "cache"} if stepping else frozenset())
+    if view.generates:
+        read |= _DECODING
+    return read | _PROMPTING if view.needs in ("text", "prompt") else read
 
 
-def _is_given(value: Any) -> bool:
-    return value is not None and value is not False and value != []
+def _is_given(value: object, option: Field[Any]) -> bool:
+    """A --no- switch is given, although it is False."""
+    return value != option.default and value != []
 
 
 def _option(name: str) -> str:

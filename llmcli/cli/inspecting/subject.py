@@ -12,6 +12,7 @@ from llmcli.checkpoint.escape import printable
 from llmcli.cli.options import Loading, Prompting
 from llmcli.cli.prompt_input import is_piped, read_prompt
 from llmcli.cli.running import find_model, load_found
+from llmcli.engine.settings import Flags
 from llmcli.errors import UsageError
 from llmcli.insight.facts import Facts, Source, config_facts, folder_facts
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from llmcli.cli.inspecting.table import View
     from llmcli.engine.engine import Engine
     from llmcli.engine.prompt import Prompt
+    from llmcli.engine.reader import Reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +44,17 @@ class Subject:
     """One checkpoint folder, or (`resolved` None) a bare config, and maybe a prompt."""
 
     def __init__(
-        self, facts: Facts, loading: Loading, prompt: PromptSource, resolved: Resolved | None = None
+        self,
+        facts: Facts,
+        loading: Loading,
+        prompt: PromptSource,
+        resolved: Resolved | None = None,
+        *,
+        flags: Flags | None = None,
     ) -> None:
         self.facts = facts
         self.loading = loading
+        self.flags = flags or Flags()
         self._prompt_source = prompt
         self._resolved = resolved
 
@@ -56,12 +65,14 @@ class Subject:
     def check(self, view: View) -> None:
         """Raise UsageError where the view needs what is not there; nothing is loaded for it."""
         if view.needs != "config" and self._resolved is None:
-            what = {"headers": "a checkpoint's files"}.get(view.needs, "weights")
+            what = {"headers": "a checkpoint's files", "text": "a tokenizer"}.get(
+                view.needs, "weights"
+            )
             raise UsageError(
                 f"view {view.name} needs {what}, but {self.facts.name} is only a config",
                 hint="give a checkpoint with --model instead",
             )
-        if view.needs == "prompt" and not self._prompt_source.there:
+        if view.needs in ("text", "prompt") and not self._prompt_source.there:
             raise UsageError(
                 f"view {view.name} needs a prompt, and none was given",
                 hint=f'llmcli inspect-layers --view {view.name} "Once upon a time"',
@@ -76,9 +87,16 @@ class Subject:
     def engine(self) -> Engine:
         """The loaded checkpoint, for views that need weights."""
         assert self._resolved is not None, "check() comes first"
-        _ = self.text if self._prompt_source.there else None  # a bad prompt costs no load
         template = self._prompt_source.prompting.template
         return load_found(self._resolved, self.loading, template=template)
+
+    @cached_property
+    def reader(self) -> Reader:
+        """How the checkpoint reads a prompt; no weights are needed."""
+        assert self._resolved is not None, "check() comes first"
+        from llmcli.engine.reader import Reader
+
+        return Reader(self._resolved.path, template=self._prompt_source.prompting.template)
 
     @cached_property
     def prompt(self) -> Prompt:
@@ -86,19 +104,29 @@ class Subject:
         from llmcli.engine.prompt import PromptRequest
 
         prompting = self._prompt_source.prompting
-        return self.engine.prompt(
+        return self.reader.prompt(
             PromptRequest(
                 text=self.text,
                 system=prompting.system,
                 mode="raw" if prompting.raw else "auto",
                 bos=prompting.bos,
                 parse_special=prompting.parse_special,
-            )
+            ),
+            context=self.facts.spec.context,
         )
+
+    def token_text(self, id_: int) -> str:
+        """A readable text for one id."""
+        return self.reader.tokenizer.token_text(id_)
 
 
 def find_subject(
-    *, config: Path | None, preset: str | None, loading: Loading, prompt: PromptSource
+    *,
+    config: Path | None,
+    preset: str | None,
+    loading: Loading,
+    prompt: PromptSource,
+    flags: Flags,
 ) -> Subject:
     """The checkpoint of --config, --preset or --model; at most one of them may be given."""
     given = {"--config": config, "--preset": preset, "--model": loading.model}
@@ -110,12 +138,12 @@ def find_subject(
     if preset is not None:
         from llmcli.insight.presets import preset_facts
 
-        return Subject(preset_facts(preset), loading, prompt)
+        return Subject(preset_facts(preset), loading, prompt, flags=flags)
     if config is not None:
-        return Subject(_config_file(config), loading, prompt)
+        return Subject(_config_file(config), loading, prompt, flags=flags)
     resolved = find_model(loading.model)
     facts = folder_facts(resolved.name, ModelDir.open(resolved.path), _source(resolved))
-    return Subject(facts, loading, prompt, resolved)
+    return Subject(facts, loading, prompt, resolved, flags=flags)
 
 
 def _config_file(path: Path) -> Facts:

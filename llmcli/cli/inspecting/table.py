@@ -13,8 +13,9 @@ from llmcli.errors import UsageError
 if TYPE_CHECKING:
     from llmcli.cli.inspecting.drawing import Drawing
 
-# What must be there: a config alone, headers, the weights in memory, or these and a prompt.
-Need = Literal["config", "headers", "weights", "prompt"]
+# What must be there: a config alone, headers, a prompt without weights, the weights in memory,
+# or these and a prompt.
+Need = Literal["config", "headers", "text", "weights", "prompt"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,17 +23,35 @@ class View:
     """One row. `reads` names the fields of Asked, and of the bundles, that the view uses.
 
     Views that need weights read the loading options besides, those that need a prompt the
-    prompting options.
+    prompting options, and those that generate the options of decoding. A view that `steps` reads
+    --step, and with it the options of decoding and of the cache.
     """
 
     name: str
     help: str
     needs: Need
     reads: frozenset[str] = frozenset()
+    generates: bool = False
+    steps: bool = False
 
 
-def _view(name: str, needs: Need, text: str, reads: str = "") -> View:
-    return View(name=name, help=text, needs=needs, reads=frozenset(reads.split()))
+def _view(
+    name: str,
+    needs: Need,
+    text: str,
+    reads: str = "",
+    *,
+    generates: bool = False,
+    steps: bool = False,
+) -> View:
+    return View(
+        name=name,
+        help=text,
+        needs=needs,
+        reads=frozenset(reads.split()),
+        generates=generates,
+        steps=steps,
+    )
 
 
 VIEWS: tuple[View, ...] = (
@@ -48,6 +67,17 @@ VIEWS: tuple[View, ...] = (
         "context dtype device threads kv_cache cache",
     ),
     _view("check", "headers", "do files, config, tokenizer and template fit", "values"),
+    _view("tokens", "text", "how the text is cut: ids, bytes, special tokens"),
+    _view(
+        "trace",
+        "prompt",
+        "every step of a forward pass: shapes, what is added, time; or one decode step",
+        steps=True,
+    ),
+    _view("attention", "prompt", "what every head attends to", "layer head top"),
+    _view("lens", "prompt", "what each layer would say next", "last position"),
+    _view("attribution", "prompt", "what each part adds to a token's logit", "position token top"),
+    _view("next", "prompt", "candidates, and how settings reshape them", "top", generates=True),
 )
 
 DEFAULT = "summary"

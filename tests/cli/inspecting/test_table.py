@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from llmcli.cli.decoding import Decoding
 from llmcli.cli.inspecting.asked import Asked, readable_by
 from llmcli.cli.inspecting.drawing import Drawing
 from llmcli.cli.inspecting.table import VIEWS, View, load_drawing
@@ -15,7 +16,7 @@ from tests.cli.conftest import Invoke
 def test_every_row_has_its_drawing(view: View) -> None:
     assert isinstance(load_drawing(view), Drawing)
     known = {"prompt", "file", "kv_cache"}
-    for bundle in (Asked, Loading, Prompting, Ending):
+    for bundle in (Asked, Decoding, Loading, Prompting, Ending):
         known |= set(bundle.__dataclass_fields__)
     assert readable_by(view) <= known
 
