@@ -1,28 +1,24 @@
 """The next token: what the model gives each candidate, and what every stage makes of it.
 
-The strategy and its processors are the real ones, watched by generation's own recorder.
+The choice is one that a strategy really made, as generation's own recorder took it down.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
-from llmcli.generation.explain import Recorder, Stage, run_chain
+from llmcli.generation.explain import Stage, Step, run_chain
 from llmcli.generation.params import SamplingParams
 from llmcli.generation.processors import make_processors
-from llmcli.generation.reads import StrategyName
 from llmcli.generation.stepper import Stepper
-from llmcli.generation.stop import StopRule
-from llmcli.generation.strategies import StrategyOptions, make_strategy
 from llmcli.model import Decoder
 
 # Candidates followed through the stages, of which the likeliest are shown.
-_TAKEN_DOWN = 200
+TAKEN_DOWN = 200
 # What each setting does alone to the model's own distribution.
 _ALONE: tuple[tuple[str, SamplingParams], ...] = (
     ("temperature 0.5", SamplingParams(temperature=0.5)),
@@ -77,45 +73,23 @@ class NextToken:
     draws: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choosing:
-    """How the token is chosen: what the engine's settings came to."""
-
-    strategy: StrategyName
-    sampling: bool
-    params: SamplingParams
-    options: Mapping[str, Any]
-    stop_ids: Collection[int] = ()
-    line_break_ids: frozenset[int] = frozenset()
-
-
 def next_token(
     decoder: Decoder,
     ids: Sequence[int],
-    choosing: Choosing,
+    step: Step,
     *,
+    strategy: str,
     count: int,
     name: Callable[[int], str],
 ) -> NextToken:
-    """After `ids`, with the `count` likeliest candidates of the model; `name` gives their text."""
-    recorder = Recorder(max(count, _TAKEN_DOWN))
-    strategy = make_strategy(
-        choosing.strategy,
-        choosing.params,
-        StrategyOptions(
-            explain=recorder,
-            line_break_ids=choosing.line_break_ids,
-            sampling=choosing.sampling,
-            **choosing.options,
-        ),
-    )
-    stop = StopRule(frozenset(choosing.stop_ids), 1, 1)
-    list(strategy.run(Stepper(decoder, None), ids, stop))
-    step = recorder.steps[0]
+    """After `ids`, with the `count` likeliest candidates of the model; `name` gives their text.
+
+    `step` is how a strategy chose the token, taken down with TAKEN_DOWN candidates or more.
+    """
     best = step.stages[0].top[:count]
     alone = _alone(decoder, ids, [one.id for one in best])
     return NextToken(
-        strategy=choosing.strategy,
+        strategy=strategy,
         candidates=tuple(
             Candidate(
                 id=one.id,

@@ -7,10 +7,15 @@ from collections.abc import Sequence
 import pytest
 import torch
 
+from llmcli.generation.explain import Recorder
 from llmcli.generation.params import SamplingParams
 from llmcli.generation.reads import STRATEGY_NAMES, reads
+from llmcli.generation.stepper import Stepper
+from llmcli.generation.stop import StopRule
+from llmcli.generation.strategies import StrategyOptions, make_strategy
 from llmcli.insight import next_token as module
-from llmcli.insight.next_token import Choosing, NextToken, next_token
+from llmcli.insight.next_token import NextToken, next_token
+from llmcli.model import Decoder
 from tests.insight.decoders import ids_for
 from tests.tiny import constant_decoder, random_decoder
 
@@ -18,17 +23,19 @@ LOGITS = [2.0, 1.0, 0.0, -1.0, -9.0]
 LOG2E = 1.4426950408889634
 
 
-def _next(choosing: Choosing, count: int = 5) -> NextToken:
-    return next_token(constant_decoder(LOGITS), [1, 2], choosing, count=count, name=str)
+def _next(strategy: str = "greedy", count: int = 5, **params: object) -> NextToken:
+    decoder = constant_decoder(LOGITS)
+    return _follow(decoder, [1, 2], strategy, count, SamplingParams(**params))  # type: ignore[arg-type]
 
 
-def _choosing(strategy: str = "greedy", **params: object) -> Choosing:
-    return Choosing(
-        strategy=strategy,  # type: ignore[arg-type]
-        sampling=strategy == "sample",
-        params=SamplingParams(**params),  # type: ignore[arg-type]
-        options={},
-    )
+def _follow(
+    decoder: Decoder, ids: list[int], strategy: str, count: int, params: SamplingParams
+) -> NextToken:
+    recorder = Recorder(module.TAKEN_DOWN)
+    options = StrategyOptions(explain=recorder, sampling=strategy == "sample")
+    made = make_strategy(strategy, params, options)  # type: ignore[arg-type]
+    list(made.run(Stepper(decoder, None), ids, StopRule(frozenset(), 1, 1)))
+    return next_token(decoder, ids, recorder.steps[0], strategy=strategy, count=count, name=str)
 
 
 def _softmax(logits: Sequence[float]) -> object:
@@ -36,7 +43,7 @@ def _softmax(logits: Sequence[float]) -> object:
 
 
 def test_the_models_own_distribution() -> None:
-    found = _next(_choosing())
+    found = _next()
     assert [one.id for one in found.candidates] == [0, 1, 2, 3, 4]
     assert [one.logit for one in found.candidates] == pytest.approx(LOGITS, abs=1e-3)
     assert [one.values[0] for one in found.candidates] == _softmax(LOGITS)
@@ -48,7 +55,7 @@ def test_the_models_own_distribution() -> None:
 
 
 def test_stages_follow_one_another() -> None:
-    found = _next(_choosing("sample", temperature=2.0, top_k=3, seed=1))
+    found = _next("sample", temperature=2.0, top_k=3, seed=1)
     assert [stage.name for stage in found.stages] == ["model", "temperature", "top-k"]
     by_stage = list(zip(*(one.values for one in found.candidates), strict=True))
     assert by_stage[1] == _softmax([one / 2 for one in LOGITS])
@@ -59,7 +66,7 @@ def test_stages_follow_one_another() -> None:
 
 
 def test_single_settings_act_on_the_models_distribution() -> None:
-    found = _next(_choosing("sample", temperature=2.0, seed=1))
+    found = _next("sample", temperature=2.0, seed=1)
     by_name = {
         stage.name: [one.alone[at] for one in found.candidates]
         for at, stage in enumerate(found.alone)
@@ -76,7 +83,7 @@ def test_single_settings_act_on_the_models_distribution() -> None:
 
 
 def test_no_more_candidates_than_asked_for() -> None:
-    assert [one.id for one in _next(_choosing(), count=2).candidates] == [0, 1]
+    assert [one.id for one in _next(count=2).candidates] == [0, 1]
 
 
 @pytest.mark.parametrize("strategy", [n for n in STRATEGY_NAMES if "explain" in reads(n)])
@@ -85,7 +92,7 @@ def test_every_strategy_that_chooses_a_token(strategy: str) -> None:
         return  # needs a second model, and chooses as prompt-lookup does
     decoder = random_decoder(dtype=torch.float32)
     ids = ids_for(decoder.spec)
-    found = next_token(decoder, ids[0].tolist(), _choosing(strategy), count=4, name=str)
+    found = _follow(decoder, ids[0].tolist(), strategy, 4, SamplingParams())
     with torch.inference_mode():
         logits = decoder(ids)[0, -1]
     assert found.candidates[0].id == int(logits.argmax())
@@ -94,14 +101,14 @@ def test_every_strategy_that_chooses_a_token(strategy: str) -> None:
 
 
 def test_what_was_not_taken_down_is_not_called_impossible(monkeypatch) -> None:
-    monkeypatch.setattr(module, "_TAKEN_DOWN", 2)
-    found = _next(_choosing(logit_bias=((1, -5.0), (4, 5.5))), count=2)
+    monkeypatch.setattr(module, "TAKEN_DOWN", 2)
+    found = _next(logit_bias=((1, -5.0), (4, 5.5)), count=2)
     assert [one.values for one in found.candidates[1:]] == [(pytest.approx(0.237, abs=0.01), None)]
     assert found.candidates[0].values[1] is not None
 
 
 def test_a_stage_of_scores_is_told_as_such() -> None:
-    found = _next(_choosing("contrastive"))
+    found = _next("contrastive")
     assert found.stages[-1].name == "contrast"
     assert found.stages[-1].entropy_bits is None
     assert found.stages[0].entropy_bits is not None

@@ -158,8 +158,13 @@ def refuse_unread(views: Sequence[View], *bundles: object, **single: object) -> 
 # What a view reads because of what it needs.
 _LOADING = frozenset({"device", "dtype", "threads"})
 _PROMPTING = frozenset({"prompt", "file", *(one.name for one in fields(options.Prompting))})
-# How many tokens are made follows from the view.
-_DECODING = frozenset(one.name for one in fields(Decoding)) - {"max_new_tokens"}
+# How many tokens and texts are made follows from the view; one model and one prompt are shown.
+_DECODING = frozenset(one.name for one in fields(Decoding)) - {
+    "max_new_tokens",
+    "num_return",
+    "draft_model",
+    "negative_prompt",
+}
 
 
 def readable_by(view: View, *, stepping: bool = True) -> frozenset[str]:

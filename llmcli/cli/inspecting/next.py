@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from llmcli.cli.inspecting.asked import Asked
 from llmcli.cli.inspecting.columns import folded, table
@@ -19,24 +20,23 @@ _TOP, _MOST = 10, 1000
 def _compute(subject: Subject, asked: Asked) -> NextToken:
     check_between("--top", asked.top, 1, _MOST)
     prompt, engine = subject.prompt, subject.engine
-    import secrets
+    from llmcli.engine.engine import GenerateOptions
+    from llmcli.insight.next_token import TAKEN_DOWN, next_token
 
-    from llmcli.engine.settings import resolve_settings
-    from llmcli.insight.next_token import Choosing, next_token
-
-    settings = resolve_settings(subject.flags, engine.defaults, fresh_seed=secrets.randbelow(2**32))
+    count = asked.top or _TOP
+    flags = replace(subject.flags, max_new_tokens=1)
+    generation = engine.generate(
+        prompt, GenerateOptions(flags=flags, explain=max(count, TAKEN_DOWN))
+    )
+    for _ in generation:
+        pass
+    assert generation.explanation, "there is room for a token, as the prompt was checked"
     return next_token(
         engine.loaded.decoder,
         prompt.ids,
-        Choosing(
-            strategy=settings.strategy,
-            sampling=settings.sampling,
-            params=settings.params,
-            options=settings.options,
-            stop_ids=[one.id for one in engine.stop_ids],
-            line_break_ids=engine.line_break_ids,
-        ),
-        count=asked.top or _TOP,
+        generation.explanation[0],
+        strategy=generation.settings.strategy,
+        count=count,
         name=subject.token_text,
     )
 
