@@ -120,7 +120,7 @@ def watch_attention(
 
 
 class _Sums:
-    """Running sums over the queries of one layer, a row a head, in float64."""
+    """Running sums over the queries of one layer, a row a head."""
 
     def __init__(self, heads: int, tokens: int) -> None:
         side = min(tokens, _SIDE)
@@ -131,15 +131,15 @@ class _Sums:
 
     def add(self, start: int, weights: Tensor) -> None:
         """Weights [1,H,rows,S] of the queries from `start` on."""
-        w = weights[0].to("cpu", torch.float64)
+        w = weights[0].to("cpu", torch.promote_types(weights.dtype, torch.float32))
         queries = torch.arange(start, start + w.shape[1])
-        by_key = torch.zeros(*w.shape[:2], self._pooled.shape[2], dtype=torch.float64)
+        by_key = torch.zeros(*w.shape[:2], self._pooled.shape[2], dtype=w.dtype)
         by_key.index_add_(2, self._stretch, w)
-        self._pooled.index_add_(1, self._stretch[queries], by_key)
+        self._pooled.index_add_(1, self._stretch[queries], by_key.double())
         later = queries > 0
         w, queries = w[:, later], queries[later]
         rest = (1 - w.sum(-1)).clamp(min=0)
-        entropy = -torch.xlogy(w, w).sum(-1) - torch.xlogy(rest, rest)
+        entropy = torch.special.entr(w).sum(-1) + torch.special.entr(rest)
         self._entropy += entropy.sum(-1) / math.log(2)
         self._first += w[:, :, 0].sum(-1)
         self._previous += w[:, torch.arange(len(queries)), queries - 1].sum(-1)

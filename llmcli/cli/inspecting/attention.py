@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from llmcli.cli.inspecting.asked import Asked
 from llmcli.cli.inspecting.columns import folded, table
@@ -13,8 +14,12 @@ from llmcli.cli.inspecting.svg import Svg, heat_map
 from llmcli.cli.inspecting.svg_grid import small_maps
 from llmcli.cli.inspecting.token_words import compact, quoted
 from llmcli.errors import UsageError
-from llmcli.insight.attention import Attention, HeadDetail, HeadScores
 from llmcli.insight.bounds import check_between, check_index
+
+if TYPE_CHECKING:
+    from llmcli.insight.attention import Attention, HeadDetail, HeadScores
+
+    _Score = Callable[[HeadScores], float | None]
 
 _TOP, _MOST = 5, 10_000
 _SHADES = " .:-=+*#%@"
@@ -23,7 +28,6 @@ _LABEL = 12
 _DRAWN = 100
 _KEYS = 4
 
-_Score = Callable[[HeadScores], float | None]
 _SCORES: tuple[tuple[str, str, _Score], ...] = (
     ("first", "weight on the first token (a sink)", lambda one: one.first),
     ("previous", "weight on the token before", lambda one: one.previous),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from llmcli.cli.inspecting.asked import Asked
 from llmcli.cli.inspecting.columns import folded, table
@@ -10,8 +11,10 @@ from llmcli.cli.inspecting.drawing import Drawing
 from llmcli.cli.inspecting.subject import Subject
 from llmcli.cli.inspecting.svg import Svg, heat_map
 from llmcli.cli.inspecting.token_words import position_of, quoted, token_of
-from llmcli.insight.attribution import Attribution, Part
 from llmcli.insight.bounds import check_between
+
+if TYPE_CHECKING:
+    from llmcli.insight.attribution import Attribution, Part
 
 _TOP, _MOST = 10, 10_000
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from llmcli.cli.inspecting.asked import Asked
 from llmcli.cli.inspecting.columns import folded, table
 from llmcli.cli.inspecting.drawing import Drawing
@@ -11,7 +13,9 @@ from llmcli.cli.inspecting.svg_grid import word_grid
 from llmcli.cli.inspecting.token_words import compact, position_of, quoted
 from llmcli.errors import UsageError
 from llmcli.insight.bounds import check_between
-from llmcli.insight.lens import Cell, Lens, LensRow
+
+if TYPE_CHECKING:
+    from llmcli.insight.lens import Cell, Lens, LensRow
 
 _LAST, _MOST = 12, 4096
 _CELL = 10  # columns of a token's text

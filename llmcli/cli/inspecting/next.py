@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from llmcli.cli.inspecting.asked import Asked
 from llmcli.cli.inspecting.columns import folded, table
@@ -12,7 +13,9 @@ from llmcli.cli.inspecting.subject import Subject
 from llmcli.cli.inspecting.svg import Svg, bars
 from llmcli.cli.inspecting.token_words import quoted
 from llmcli.insight.bounds import check_between
-from llmcli.insight.next_token import NextToken, Shaped
+
+if TYPE_CHECKING:
+    from llmcli.insight.next_token import NextToken, Shaped
 
 _TOP, _MOST = 10, 1000
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from llmcli.cli.inspecting.asked import Asked
 from llmcli.cli.inspecting.columns import folded, pairs, table
@@ -14,9 +15,11 @@ from llmcli.cli.inspecting.svg import Svg, lines
 from llmcli.cli.inspecting.token_words import compact, quoted
 from llmcli.errors import GenerationError
 from llmcli.insight.bounds import check_between
-from llmcli.insight.decode_step import DecodeStep, Mode
 from llmcli.insight.ranges import written
-from llmcli.insight.trace import Trace
+
+if TYPE_CHECKING:
+    from llmcli.insight.decode_step import DecodeStep, Mode
+    from llmcli.insight.trace import Trace
 
 _STREAM = 40  # columns of the tokens' names in a line
 
