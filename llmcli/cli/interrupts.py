@@ -80,15 +80,23 @@ def pending() -> bool:
     return _state.pressed is not None and not _state.acknowledged
 
 
-def restore_when_terminated(restore: Callable[[], None]) -> None:
-    """Let SIGTERM end the process at once, after `restore`."""
+@contextmanager
+def restored_when_terminated(restore: Callable[[], None]) -> Iterator[None]:
+    """Within, SIGTERM ends the process at once, after `restore`."""
 
     def end(number: int, _frame: FrameType | None) -> None:
         restore()
         os._exit(128 + number)
 
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, end)
+    before = signal.getsignal(signal.SIGTERM)
+    if before is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -32,6 +32,10 @@ def before_the_fourth_token() -> None:
     _before_pass(4)
 
 
+def before_the_third_token_of_two_replies() -> None:
+    _before_pass(3, 6)
+
+
 def while_a_second_model_loads() -> None:
     from llmcli.checkpoint.tensors import TensorFiles
 
@@ -82,14 +86,14 @@ def one_pass_gives_nan() -> None:
     Decoder.forward = forward  # type: ignore[method-assign]
 
 
-def _before_pass(number: int) -> None:
+def _before_pass(*numbers: int) -> None:
     from llmcli.model import Decoder
 
     real, calls = Decoder.forward, [0]
 
     def forward(self: Decoder, *args: Any, **options: Any) -> Any:
         calls[0] += 1
-        if calls[0] == number:
+        if calls[0] in numbers:
             _halt()
         return real(self, *args, **options)
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli import pauses
 from tests.cli.chatting import halts
-from tests.cli.chatting.talking import CTRL_C, ENTER, Person, puppet
+from tests.cli.chatting.talking import CTRL_C, ENTER, Person, plain, puppet
 from tests.cli.drive import Child
 
 EMOJI = "🙂".encode()
@@ -63,6 +63,20 @@ def test_a_cut_reply_is_part_of_the_history(tmp_path: Path) -> None:
         person.leaves()
 
 
+def test_in_two_replies(tmp_path: Path) -> None:
+    model = puppet(tmp_path, SCRIPTS)
+    with Person(model, setup=halts.before_the_third_token_of_two_replies) as person:
+        person.prompted()
+        for _ in range(2):
+            person.types(b"hi" + ENTER)
+            person.sees("PAUSED")
+            person.types(CTRL_C)
+            person.prompted("kept as far")
+        person.says("hi", "one two three")
+        person.leaves()
+    assert [ended for *_, ended in kept()] == ["cut", "cut", "stop"]
+
+
 def test_while_it_is_saved(tmp_path: Path) -> None:
     with Person(puppet(tmp_path, SCRIPTS), setup=halts.while_it_is_saved) as person:
         person.prompted()
@@ -70,6 +84,8 @@ def test_while_it_is_saved(tmp_path: Path) -> None:
         person.sees("one two three", "PAUSED")
         person.types(CTRL_C)
         person.prompted()
+        # It waited until the turn was whole, so there was nothing left to stop.
+        assert "stopped" not in plain(person.child.seen)
         assert kept() == [("hi", "one two three", "stop")]
         person.says("say 1", "a🙂b")
         person.leaves()
