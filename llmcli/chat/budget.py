@@ -11,7 +11,7 @@ from typing import Literal
 
 from llmcli.errors import GenerationError
 
-Overflow = Literal["drop-oldest", "stop"]
+Overflow = Literal["drop-oldest", "stop", "shift"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +40,12 @@ def fit(turns: int, count: Callable[[int], int], *, budget: Budget, overflow: Ov
 
     `count(drop)` is the length of the whole prompt, rendered without the oldest `drop` turns: the
     template decides what a turn costs, and it falls as `drop` rises. Under `stop` nothing is
-    dropped, and one token of room is enough.
+    dropped, and one token of room is enough; `shift` is about the reply alone.
 
     Raises GenerationError with the numbers where that cannot be.
     """
     used = count(0)
-    room = budget.context - (budget.reserve if overflow == "drop-oldest" else 1)
+    room = budget.context - (1 if overflow == "stop" else budget.reserve)
     if used <= room:
         return Fit(drop=0, used=used)
     least = count(turns) if turns else used

@@ -12,7 +12,7 @@ from llmcli.cli.options import OUTPUT, one_of, value_option
 
 CONVERSATION = "Conversation"
 
-OverflowChoice = Literal["drop-oldest", "stop"]
+OverflowChoice = Literal["drop-oldest", "stop", "shift"]
 ThinkChoice = Literal["show", "hide"]
 
 DEFAULT_OVERFLOW: OverflowChoice = "drop-oldest"
@@ -36,7 +36,7 @@ Overflow = Annotated[
         "--overflow",
         metavar="POLICY",
         help="When the context is full: drop-oldest leaves the oldest turns out, stop refuses the "
-        "message [default: drop-oldest].",
+        "message, shift is drop-oldest and lets a reply outgrow it [default: drop-oldest].",
         panel=CONVERSATION,
         parser=one_of("--overflow", OverflowChoice),
     ),
@@ -79,6 +79,7 @@ class Chatting:
     system: options.System = None
     template: options.Template = None
     resume: Resume = None
+    max_context: options.MaxContext = None
     overflow: Overflow = None
     think: Think = None
     markdown: Markdown = False

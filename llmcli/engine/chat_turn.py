@@ -21,7 +21,9 @@ from llmcli.errors import StorageError
 class ChatOptions:
     """`generate.cache` none is `--no-kv-cache`; `generate.top_logprobs` is raised as `top` needs.
 
-    `overflow` says what becomes of a history that the context cannot hold.
+    `overflow` says what becomes of a history that the context cannot hold; `generate.overflow` is
+    not read. `shift` drops whole turns of a prompt as `drop-oldest` does, and lets a reply go on
+    where the context ends.
     """
 
     generate: GenerateOptions = field(default_factory=GenerateOptions)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
 from llmcli.chat.budget import Budget, Overflow, fit
 from llmcli.chat.conversation import Conversation
@@ -14,6 +15,7 @@ from llmcli.chat.turn import Ended, Said, now
 from llmcli.engine.chat_turn import ChatOptions, Done, Meter, Prepared, Reply
 from llmcli.engine.engine import Engine
 from llmcli.engine.generation import Generation
+from llmcli.engine.overflow import check_limits, effective_context
 from llmcli.engine.pool import SessionPool
 from llmcli.engine.prompt import Prompt
 from llmcli.engine.settings import Settings
@@ -86,7 +88,7 @@ class Chat:
     ) -> Reply:
         """A reply that has not begun; iterating it runs it."""
         session = self._pool.take(prepared.prompt.ids, after=prepared.parent)
-        options = self.options.generate
+        options = replace(self.options.generate, overflow=_overflow(self.options))
         if "top_logprobs" in reads(self.settings().strategy):
             options = replace(options, top_logprobs=max(options.top_logprobs, CANDIDATES))
         generation = self.engine.generate(
@@ -276,7 +278,8 @@ class Chat:
         )
 
     def _budget(self) -> Budget:
-        return Budget.of(self.engine.loaded.spec.context, self.settings().max_new_tokens)
+        context = effective_context(self.engine.loaded.spec, self.options.generate.max_context)
+        return Budget.of(context, self.settings().max_new_tokens)
 
     def _reply_text(self, generation: Generation) -> str:
         """What later prompts hold, which special tokens that were shown must not change."""
@@ -286,7 +289,9 @@ class Chat:
         ending = [stop.id for stop in self.engine.stop_ids]
         hidden = hidden_ids(self.engine.tokenizer, ending, show_special=False)
         detokenizer = Detokenizer(self.engine.tokenizer, generation.prompt.ids, hidden=hidden)
-        return "".join(stream_text(generation.ids, detokenizer, StopStrings(options.stop_strings)))
+        return "".join(
+            stream_text(generation.ids, detokenizer, StopStrings(generation.stop_strings))
+        )
 
     def _new_pool(self) -> SessionPool:
         return SessionPool(lambda: self.engine.session(self.options.generate.cache))
@@ -296,6 +301,19 @@ class Chat:
         template = engine.reader.chat_template()
         if system is not None:
             require_system_role(engine.tokenizer, template)
-        engine.settings(options.generate.flags)
-        engine.session(options.generate.cache)
-        StopStrings(options.generate.stop_strings)
+        generate = options.generate
+        settings = engine.settings(generate.flags)
+        effective_context(engine.loaded.spec, generate.max_context)
+        check_limits(
+            generate.max_context,
+            _overflow(options),
+            settings.strategy,
+            cached=generate.cache != "none",
+        )
+        engine.session(generate.cache)
+        StopStrings(generate.stop_strings)
+
+
+def _overflow(options: ChatOptions) -> Literal["stop", "shift"]:
+    """What a reply does at the end of the context."""
+    return "shift" if options.overflow == "shift" else "stop"

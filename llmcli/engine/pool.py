@@ -42,6 +42,10 @@ class SessionPool:
 
     def take(self, ids: Sequence[int], *, after: int | None) -> Session:
         """The session to run a prompt in that follows turn `after`."""
+        for slot in self._slots:
+            # What a reply that outgrew the context has left was computed after tokens now gone
+            if slot.session.cache is not None and slot.session.cache.dropped:
+                slot.session = self._make()
         best = max(
             self._slots,
             key=lambda slot: (slot.session.reusable(ids), slot.turn == after),

@@ -52,7 +52,7 @@ class Session:
     def reusable(self, ids: Sequence[int]) -> int:
         """How many of `ids` would be spared: none where the cache cannot be cut back to them."""
         shared = self.shared(ids)
-        if self._cache is None or not self._cache.can_rewind(self._cache.length - shared):
+        if self._cache is None or not self._cache.can_rewind(self._cache.seen - shared):
             return 0
         return shared
 

@@ -45,6 +45,7 @@ def fresh(chat: Chat, prepared: Prepared, engine: Engine) -> Done:
         ("chatml", False, "none"),
         ("no thinking", True, "none"),
         ("no thinking", True, "growing"),
+        ("no thinking", False, "static"),
     ],
 )
 def test_each_turn_equals_a_fresh_process(
@@ -415,6 +416,30 @@ def test_stop_drops_nothing(tmp_path: Path) -> None:
         chat.prepare("two three four..!")
     done = say(chat, "two three four..")
     assert (done.turn.said.ended, done.meter.used, done.new) == ("context", 64, 1)
+
+
+def test_shift_lets_a_reply_outgrow_the_context(tmp_path: Path) -> None:
+    engine = attentive(tmp_path, CHATML)
+    flags = Flags(max_new_tokens=90, strategy="greedy")
+    generate = GenerateOptions(flags=flags, max_context=64, ignore_eos=True)
+    chat = chat_with(engine, options=ChatOptions(generate=generate, overflow="shift"))
+    done = say(chat, "one")
+    assert (done.turn.said.ended, done.new) == ("length", 90)
+    # The next prompt is whole turns again, and its cache one that never dropped a token
+    prepared = chat.prepare("two")
+    assert [turn.number for turn in prepared.dropped] == [1]
+    expected = fresh(chat, prepared, engine)
+    again = finish(chat, prepared)
+    assert (again.kept, again.generation.ids) == (0, expected.generation.ids)
+    chat.change(replace(chat.options, overflow="drop-oldest"))
+    assert say(chat, "three").turn.said.ended == "context"
+    for refused in (
+        replace(generate, cache="none"),
+        replace(generate, flags=Flags(strategy="beam")),
+        replace(generate, max_context=9999),
+    ):
+        with pytest.raises(UsageError):
+            chat.change(ChatOptions(generate=refused, overflow="shift"))
 
 
 def test_the_meter(tmp_path: Path) -> None:

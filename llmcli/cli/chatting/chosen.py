@@ -12,7 +12,7 @@ from llmcli.cli.chat_options import DEFAULT_OVERFLOW, DEFAULT_THINK, Chatting, O
 from llmcli.cli.chatting.setting_keys import Key, setting_keys
 from llmcli.cli.chatting.shown import Look
 from llmcli.cli.decoding import Decoding
-from llmcli.cli.options import Ending, Loading, Prompting
+from llmcli.cli.options import Context, Ending, Loading, Prompting
 from llmcli.cli.running import Request, generate_options
 from llmcli.engine.settings import unread
 from llmcli.errors import UsageError
@@ -94,6 +94,7 @@ class Chosen:
             flags=self.decoding.flags(),
             loading=self.loading,
             prompting=Prompting(template=self.chatting.template),
+            context=Context(max_context=self.chatting.max_context),
             ending=self.ending,
             logprobs=None,
             grammar=self.grammar,
