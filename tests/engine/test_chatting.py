@@ -442,6 +442,18 @@ def test_shift_lets_a_reply_outgrow_the_context(tmp_path: Path) -> None:
             chat.change(ChatOptions(generate=refused, overflow="shift"))
 
 
+def test_a_cache_that_has_shifted_is_not_gone_on_from(tmp_path: Path) -> None:
+    engine = puppet(tmp_path, [b"abcdefghij"], ends=False)
+    generate = GenerateOptions(flags=Flags(max_new_tokens=60), max_context=64)
+    chat = chat_with(engine, options=ChatOptions(generate=generate, overflow="shift"))
+    say(chat, "one")
+    chat.change(replace(chat.options, generate=replace(generate, max_context=None)))
+    done = say(chat, "two")
+    # Every id of the first turn recurs, but what was computed for them was after others
+    assert (done.kept, len(chat._left_out)) == (0, 0)
+    assert say(chat, "three").kept > 120
+
+
 def test_the_meter(tmp_path: Path) -> None:
     chat = chat_with(puppet(tmp_path, [b"fine"]), new=9)
     assert (chat.meter().used, chat.meter().reserve) == (0, 9)
