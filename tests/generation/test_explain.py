@@ -11,8 +11,10 @@ import pytest
 import torch
 
 from llmcli.generation.explain import Recorder, Step
+from llmcli.generation.options import StrategyOptions
 from llmcli.generation.params import SamplingParams
 from llmcli.generation.stop import StopRule
+from llmcli.generation.strategies.stages import stage_names
 from tests.generation.strategy_cases import CASES, Case
 from tests.tiny import constant_decoder, random_decoder, small_spec
 
@@ -195,3 +197,22 @@ def test_nothing_changes_and_all_is_plain_data(case: Case) -> None:
     assert [step.chosen for step in recorder.steps] == [token.id for token in explained]
     text = json.dumps([asdict(step) for step in recorder.steps], allow_nan=False)
     assert json.loads(text)[0]["stages"][0]["name"] == "model"
+
+
+@pytest.mark.parametrize("case", [one for one in CASES if one.name != "beam"], ids=str)
+def test_the_stages_are_those_named_beforehand(case: Case) -> None:
+    """What -v prints before a run is the order in which the run explains itself."""
+    params = SamplingParams(
+        seed=3, suppress=(4,), temperature=2.0, top_k=3, repetition_penalty=1.1, min_new_tokens=2
+    )
+    if case.name == "sample":
+        params = replace(params, mirostat_tau=2.0)
+    stop = StopRule(frozenset({3}), 4, 100)
+    recorder, options = Recorder(2), StrategyOptions(**case.options)
+    spec = small_spec(8)
+    decoder = random_decoder(replace(spec, layers=spec.layers * 2), seed=3)
+    case.run(decoder, PROMPT, stop=stop, params=params, explain=recorder)
+    named = stage_names(case.name, params, options, stop_ids=stop.stop_ids)
+    seen = [stage.name for stage in recorder.steps[0].stages[1:]]
+    # Contrastive search compares after the chain, and a plain draw is no stage.
+    assert [one for one in seen if one != "contrast"] == list(named)

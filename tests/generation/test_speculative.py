@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -140,3 +141,57 @@ def test_lookup_finds_the_latest_longest_repetition() -> None:
     assert ids(2, 5, 2, 6, 2) == [6, 2]
     assert ids(1, 2, 3) == []
     assert ids(1) == []
+
+
+def test_the_index_of_a_text_that_was_cut_back_is_made_anew() -> None:
+    """Whatever was asked before, the answer is that of a fresh proposer."""
+    kept = PromptLookup()
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(4, (60,), generator=generator).tolist()
+    for length in (10, 12, 40, 39, 41, 5, 60, 1, 30):
+        for text in (ids[:length], [*ids[: length // 2], 3, *ids[length // 2 : length]]):
+            fresh = PromptLookup().propose(text, 5, _as_it_is, None)
+            assert kept.propose(text, 5, _as_it_is, None) == fresh
+            assert [one.id for one in fresh] == _looked_up(text, 5)
+
+
+def _looked_up(ids: list[int], count: int) -> list[int]:
+    """The rule by itself: a search from behind, long runs first."""
+    for size in range(min(3, len(ids) - 1), 0, -1):
+        for start in range(len(ids) - size - 1, -1, -1):
+            if ids[start : start + size] == ids[-size:]:
+                return ids[start + size : start + size + count]
+    return []
+
+
+@kinds
+def test_a_draft_guesses_only_while_the_text_fits_its_context(kind: Any, decoder: Decoder) -> None:
+    """PROMPT has 5 ids: a context of 8 takes them and three more, so four guesses at most."""
+    short = random_decoder(replace(small_spec(VOCAB), max_positions=8), seed=1)
+    longest = 0
+    real = short.forward
+
+    def watch(ids: torch.Tensor, cache: Any = None, **how: Any) -> torch.Tensor:
+        nonlocal longest
+        longest = max(longest, ids.shape[1] + (cache.length if cache is not None else 0))
+        return real(ids, cache, **how)
+
+    short.forward = watch  # type: ignore[method-assign]
+    draft = DraftModel(Stepper(short, make_cache(kind, short.spec)))
+    plain, _ = _run(decoder, _proposer("lookup", decoder))
+    got, strategy = _run(decoder, draft, kind=kind)
+    assert [one.id for one in got] == [one.id for one in plain]
+    assert longest == 8
+    assert 0 < strategy.acceptance.proposed <= 8
+
+
+@pytest.mark.parametrize("size", [VOCAB - 2, VOCAB + 3])
+@pytest.mark.parametrize("sampling", [False, True])
+def test_a_draft_with_other_padding_of_the_vocabulary(
+    decoder: Decoder, size: int, sampling: bool
+) -> None:
+    draft = random_decoder(small_spec(size), seed=2, dtype=torch.float64)
+    proposer = DraftModel(Stepper(draft, make_cache("growing", draft.spec)))
+    got, _ = _run(decoder, proposer, sampling=sampling, params=SamplingParams(seed=1), new=12)
+    assert len(got) == 12
+    assert all(one.id < VOCAB for one in got)

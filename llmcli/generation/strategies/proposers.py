@@ -94,6 +94,9 @@ class DraftModel:
         if count < 1:
             return []
         keep = self._shared(ids)
+        if max(ids[keep:]) >= stepper.decoder.spec.vocab_size:
+            # The decoder said an id that only its own, larger embedding has.
+            return []
         if keep < len(self._held):
             stepper.rewind(len(self._held) - keep)
         guesses: list[Guess] = []
