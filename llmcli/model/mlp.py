@@ -40,8 +40,12 @@ class PlainMLP(nn.Module):
         self.act = ACTIVATIONS.get(spec.activation, F.silu)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.down_proj(self.act(self.up_proj(x)))
+        out: Tensor = self.down_proj(self.inner(x))
         return out
+
+    def inner(self, x: Tensor) -> Tensor:
+        """The inner units [...,F], each of which scales its own column of down_proj."""
+        return self.act(self.up_proj(x))
 
 
 class GatedMLP(PlainMLP):
@@ -51,19 +55,19 @@ class GatedMLP(PlainMLP):
         super().__init__(spec, inner, bias=bias)
         self.gate_proj = Linear(spec.hidden_size, inner, bias=bias)
 
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.down_proj(self.act(self.gate_proj(x)) * self.up_proj(x))
-        return out
+    def inner(self, x: Tensor) -> Tensor:
+        inner: Tensor = self.act(self.gate_proj(x)) * self.up_proj(x)
+        return inner
 
 
 class ClampedMLP(GatedMLP):
     """gpt-oss: (up + 1) * gate * sigmoid(1.702 gate), both clamped to 7."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def inner(self, x: Tensor) -> Tensor:
         gate = self.gate_proj(x).clamp(max=_CLAMP)
         up = self.up_proj(x).clamp(-_CLAMP, _CLAMP)
-        out: Tensor = self.down_proj((up + 1) * _quick_gelu(gate))
-        return out
+        inner: Tensor = (up + 1) * _quick_gelu(gate)
+        return inner
 
 
 def make_mlp(spec: DecoderSpec, inner: int, *, bias: bool) -> nn.Module:

@@ -106,11 +106,11 @@ class Asked:
         int | None, whole_option("--last", "N", "The last N tokens [default: 12].", SHOWN)
     ] = None
     token: Annotated[
-        str | None,
+        list[str] | None,
         value_option(
             "--token",
             metavar="TEXT|#ID",
-            help="A token, as text or by its id [default: the likeliest].",
+            help="A token, as text or by its id; analogy takes three.",
             panel=SHOWN,
         ),
     ] = None

@@ -10,7 +10,7 @@ from llmcli.cli.inspecting.columns import folded, table
 from llmcli.cli.inspecting.drawing import Drawing
 from llmcli.cli.inspecting.subject import Subject
 from llmcli.cli.inspecting.svg import Svg, heat_map
-from llmcli.cli.inspecting.token_words import position_of, quoted, token_of
+from llmcli.cli.inspecting.token_words import position_of, quoted, tokens_of
 from llmcli.insight.bounds import check_between
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ _TOP, _MOST = 10, 10_000
 def _compute(subject: Subject, asked: Asked) -> Attribution:
     check_between("--top", asked.top, 1, _MOST)
     position = position_of(subject, asked.position)
-    token = token_of(subject, asked.token)
+    given = tokens_of(subject, asked.token, "attribution", most=1)
+    token = given[0] if given else None
     ids, decoder = subject.prompt.ids, subject.engine.loaded.decoder
     import torch
 

@@ -77,6 +77,14 @@ VIEWS: tuple[View, ...] = (
     _view("attention", "prompt", "what every head attends to", "layer head top"),
     _view("lens", "prompt", "what each layer would say next", "last position"),
     _view("attribution", "prompt", "what each part adds to a token's logit", "position token top"),
+    _view(
+        "neurons",
+        "prompt",
+        "the most active neurons of the MLPs, and which tokens they promote",
+        "layer position top",
+    ),
+    _view("neighbors", "weights", "the tokens nearest to one, by embedding", "token top"),
+    _view("analogy", "weights", "a second token is to a first as what to a third", "token top"),
     _view("next", "prompt", "candidates, and how settings reshape them", "top", generates=True),
 )
 

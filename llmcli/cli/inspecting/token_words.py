@@ -37,10 +37,21 @@ def position_of(subject: Subject, position: int | None) -> int:
     return count - 1 if position is None else position
 
 
-def token_of(subject: Subject, text: str | None) -> int | None:
-    """The id of a token given as text or as #ID. Raises UsageError for what is not one token."""
-    if text is None:
-        return None
+def tokens_of(
+    subject: Subject, texts: Sequence[str] | None, view: str, *, most: int, least: int = 0
+) -> list[int]:
+    """The ids of tokens given as text or as #ID. Raises UsageError for what is not one token."""
+    given = texts or ()
+    if not least <= len(given) <= most:
+        counts = str(most) if least == most else f"at most {most}"
+        raise UsageError(
+            f"view {view} takes --token {counts} times, and it is there {len(given)} times",
+            hint=f"llmcli inspect-layers --view {view}{' --token TEXT' * (least or most)}",
+        )
+    return [_token_of(subject, text) for text in given]
+
+
+def _token_of(subject: Subject, text: str) -> int:
     rows, tokenizer = subject.facts.spec.vocab_size, subject.reader.tokenizer
     if text.startswith("#") and text[1:].isascii() and text[1:].isdecimal():
         check_index("--token", int(text[1:]), rows, "tokens")
@@ -50,6 +61,10 @@ def token_of(subject: Subject, text: str | None) -> int | None:
     ids = tokenizer.encode_raw(text, bos=False)
     if len(ids) == 1:
         return ids[0]
+    # Some tokenizers put a space in front of any text, and two before one that begins with it.
+    bare = tokenizer.encode_raw(text.removeprefix(" "), bos=False)
+    if len(bare) == 1 and tokenizer.token_text(bare[0]) == text:
+        return bare[0]
     raise UsageError(
         f"--token {quoted(text)} is {_listed([tokenizer.token_text(id_) for id_ in ids])}, "
         "not one token",
