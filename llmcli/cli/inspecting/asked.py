@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from llmcli.cli import options
 from llmcli.cli.decoding import Decoding
+from llmcli.cli.inspecting.table import DEFAULT, VIEWS
 from llmcli.cli.options import value_option, whole_option
 from llmcli.errors import UsageError
 
@@ -43,7 +44,8 @@ Views = Annotated[
     value_option(
         "--view",
         metavar="NAME",
-        help="What to show; may be given several times [default: summary].",
+        help=f"What to show, one or several of {', '.join(view.name for view in VIEWS)} "
+        f"[default: {DEFAULT}].",
         panel=SHOWN,
     ),
 ]
@@ -133,8 +135,6 @@ def refuse_unread(views: Sequence[View], *bundles: object, **single: object) -> 
 
     The names of fields are those of the options.
     """
-    from llmcli.cli.inspecting.table import VIEWS
-
     given = {name for name, value in single.items() if value is not None}
     for bundle in bundles:
         given |= {one.name for one in fields(bundle) if _is_given(getattr(bundle, one.name), one)}  # type: ignore[arg-type]

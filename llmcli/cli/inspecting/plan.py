@@ -84,7 +84,7 @@ def _lines(found: MemoryPlan, width: int | None) -> list[str]:
             ("weights", in_bytes(found.weights)),
             ("KV cache", f"{in_bytes(found.cache)} ({found.kind})"),
             ("work", f"about {in_bytes(found.work)} (estimate)"),
-            ("peak", f"about {in_bytes(found.peak)} (estimate)"),
+            ("peak", f"about {in_bytes(found.peak)} besides Python and torch (estimate)"),
             ("free", "not known" if machine.free is None else in_bytes(machine.free)),
             ("so", found.advice),
             ("speed", _speed(found)),

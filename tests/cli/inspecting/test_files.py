@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from xml.etree import ElementTree
@@ -62,15 +63,16 @@ def test_views_with_pictures(invoke: Invoke, name: str) -> None:
     assert sorted(path.name for path in Path().iterdir()) == ["a.html", "a.svg"]
 
 
+@pytest.mark.parametrize(("owner", "name"), [(Path, "write_text"), (os, "replace")])
 def test_a_failed_write_leaves_what_was_there(
-    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch, owner: object, name: str
 ) -> None:
     Path("a.svg").write_text("before")
 
-    def full(self: Path, *args: object, **how: object) -> int:
+    def full(*_: object, **__: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(owner, name, full)
     done = invoke("inspect-layers", "-m", "stories260k", "--view", "masks", "--svg", "a.svg")
     assert done.code == 1
     assert "a.svg cannot be written: No space left on device" in done.err
