@@ -63,7 +63,7 @@ def test_views_with_pictures(invoke: Invoke, name: str) -> None:
     assert sorted(path.name for path in Path().iterdir()) == ["a.html", "a.svg"]
 
 
-@pytest.mark.parametrize(("owner", "name"), [(Path, "write_text"), (os, "replace")])
+@pytest.mark.parametrize(("owner", "name"), [(Path, "write_bytes"), (os, "replace")])
 def test_a_failed_write_leaves_what_was_there(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch, owner: object, name: str
 ) -> None:
