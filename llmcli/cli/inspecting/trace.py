@@ -115,12 +115,12 @@ def _forward_lines(found: Trace, width: int | None) -> list[str]:
         "before the layer."
     )
     return [
-        f"{len(found.tokens)} tokens: {_named(found.tokens)}",
+        *folded(f"{len(found.tokens)} tokens: {_named(found.tokens)}", width),
         "",
         *pairs(shapes, width),
         "",
         *table((*header, *times), rows, width, left=(1,)),
-        f"after the last layer the stream is {found.stream_end:.3f} long",
+        *folded(f"after the last layer the stream is {found.stream_end:.3f} long", width),
         "",
         *folded(legend, width),
         *folded(
