@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from llmcli.cli import interrupts, report, terminal
 from llmcli.cli.explaining import tell_steps
+from llmcli.cli.receipts import check_target, write_receipt
 from llmcli.cli.running import Request, Run, start
 from llmcli.errors import UsageError
 
@@ -35,6 +36,8 @@ class Show:
 def answer(request: Request, read_prompt: Callable[[], str], show: Show) -> int:
     """0, or 130 where Ctrl-C ended the text early. Raises LlmcliError."""
     output = terminal.Answer(raw=show.raw_output)
+    if request.receipt is not None:
+        check_target(request.receipt)
     run = start(request, read_prompt())
     if show.verbose:
         _tell(report.setup_lines(run))
@@ -52,6 +55,11 @@ def answer(request: Request, read_prompt: Callable[[], str], show: Show) -> int:
             tell_steps(steps, run.engine.tokenizer.token_text)
     if show.verbose:
         _tell(report.statistics_lines(run))
+    if request.receipt is not None:
+        if code:
+            terminal.note("interrupted: no receipt is written")
+        else:
+            write_receipt(run, request.receipt)
     return code
 
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import typer
 
-from llmcli.cli import bench_cache, chat, convert, generate, inspect_layers, models, options, pull
+from llmcli.cli import (
+    bench_cache,
+    chat,
+    convert,
+    generate,
+    inspect_layers,
+    models,
+    options,
+    pull,
+    replay,
+)
 from llmcli.cli.grouped import GroupedCommand
 
 NAME = "llmcli"
@@ -18,6 +28,7 @@ app = typer.Typer(
 )
 app.command("generate", cls=GroupedCommand)(generate.generate)
 app.command("chat", cls=chat.ChatCommand)(chat.chat)
+app.command("replay", cls=GroupedCommand)(replay.replay)
 app.command("inspect-layers", cls=GroupedCommand)(inspect_layers.inspect_layers)
 app.command("bench-cache", cls=GroupedCommand)(bench_cache.bench_cache)
 app.command("pull", cls=GroupedCommand)(pull.pull)

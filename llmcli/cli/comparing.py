@@ -65,6 +65,7 @@ def compare_arms(
 def _refuse_unread(request: Request, show: Show) -> None:
     given = {
         "--explain": request.explain,
+        "--receipt": request.receipt is not None,
         "--logprobs": request.logprobs is not None,
         "--echo": show.echo,
         "--raw-output": show.raw_output,

@@ -29,6 +29,7 @@ def generate(
     json: options.Json = False,
     logprobs: options.Logprobs = None,
     explaining: Explaining,
+    receipt: options.Receipt = None,
     verbose: options.Verbose = False,
     debug: options.Debug = False,  # noqa: ARG001
     version: options.Version = False,  # noqa: ARG001
@@ -57,6 +58,7 @@ def generate(
             grammar=grammar,
             logprobs=logprobs,
             explain=explaining.count(),
+            receipt=receipt,
         )
 
     def read() -> str:

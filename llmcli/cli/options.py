@@ -393,6 +393,15 @@ Logprobs = Annotated[
         parser=_whole("--logprobs"),
     ),
 ]
+Receipt = Annotated[
+    Path | None,
+    value_option(
+        "--receipt",
+        metavar="FILE",
+        help="Write what the run stood on and what came of it, for `llmcli replay FILE`.",
+        panel=OUTPUT,
+    ),
+]
 Verbose = Annotated[
     bool,
     flag(

@@ -36,6 +36,7 @@ class Request:
     ending: Ending
     logprobs: int | None
     explain: int = 0
+    receipt: Path | None = None
     grammar: Grammar | None = None
     context: Context = field(default_factory=Context)
 

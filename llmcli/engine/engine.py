@@ -59,11 +59,13 @@ class GenerateOptions:
     many candidates are kept of every stage of every choice; 0 keeps nothing.
     `negative` is the negative prompt, and `draft` the draft model, that flags ask for.
     `on_step(done, budget)` is called after each step of a strategy whose text comes at the end.
+    `stop_ids` None are the checkpoint's own.
     """
 
     flags: Flags = field(default_factory=Flags)
     cache: CacheKind | Literal["auto"] = "auto"
     stop_strings: Sequence[str] = ()
+    stop_ids: Sequence[int] | None = None
     ignore_eos: bool = False
     show_special: bool = False
     top_logprobs: int = 0
@@ -195,7 +197,8 @@ class Engine:
             check_shift(
                 self.loaded.spec, context, session.kind, least=LEAST_LIMIT, kept=kept, sinks=SINKS
             )
-        ending = frozenset(stop.id for stop in self.stop_ids)
+        own = options.stop_ids is None
+        ending = frozenset((stop.id for stop in self.stop_ids) if own else options.stop_ids or ())
         # The negative prompt is continued with the same ids, and needs as much room.
         negative = options.negative if options.flags.negative_prompt is not None else None
         longest = max(len(prompt.ids), len(negative.ids) if negative else 0)
@@ -247,6 +250,7 @@ class Engine:
             make_detokenizer=make_detokenizer,
             constraint=constraint,
             stop_strings=stop_strings,
+            ending_ids=tuple(sorted(ending)),
             recorder=recorder,
             load_seconds=self.load_seconds,
         )

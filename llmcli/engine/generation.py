@@ -42,7 +42,8 @@ class Found:
 class Generation:
     """Iterate once for the pieces of text; `tokens`, `stats`, `finish_reason` fill up meanwhile.
 
-    The last token may be a stop id: it is in `ids`, and never in the text.
+    The last token may be a stop id: it is in `ids`, and never in the text. `ending_ids` are all
+    that are such ids, also where they are ignored.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Generation:
         make_detokenizer: Callable[[], Detokenizer],
         stop_strings: Sequence[str],
         load_seconds: float,
+        ending_ids: tuple[int, ...] = (),
         recorder: Recorder | None = None,
         constraint: Constraint | None = None,
     ) -> None:
@@ -74,6 +76,7 @@ class Generation:
         self._make_detokenizer = make_detokenizer
         self._detokenizer = make_detokenizer()
         self.stop_strings = tuple(stop_strings)
+        self.ending_ids = ending_ids
         self._stops = StopStrings(stop_strings)
         self._constraint = constraint
 

@@ -96,7 +96,16 @@ def test_every_option_and_its_source(invoke: Invoke, model: str) -> None:
         "Verbose",
         "Debug",
     }
-    other = {"Version", "GgufFile", "OutDir", "ConvertDtype", "PullName", "Revision", "Force"}
+    other = {
+        "Version",
+        "GgufFile",
+        "OutDir",
+        "ConvertDtype",
+        "PullName",
+        "Revision",
+        "Force",
+        "Receipt",
+    }
     assert {_snake(name) for name in declared - elsewhere - other} == {
         *GIVEN,
         "model",
