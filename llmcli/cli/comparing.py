@@ -5,14 +5,22 @@ from __future__ import annotations
 import secrets
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from llmcli import __version__
 from llmcli.cli import interrupts, terminal
 from llmcli.cli.answering import Show
 from llmcli.cli.progress import StepProgress
-from llmcli.cli.running import Request, generate_options, load_engine, make_prompt
+from llmcli.cli.running import (
+    Request,
+    find_draft,
+    find_model,
+    generate_options,
+    load_found,
+    make_prompt,
+    negative_prompt,
+)
 from llmcli.cli.side_by_side import Column, laid_out
 from llmcli.engine.arms import Arm, plan_arms
 from llmcli.engine.settings import Flags
@@ -20,7 +28,7 @@ from llmcli.errors import UsageError
 
 if TYPE_CHECKING:
     from llmcli.engine.compare import Scores
-    from llmcli.engine.engine import Engine
+    from llmcli.engine.engine import Engine, GenerateOptions
     from llmcli.engine.generation import Generation
     from llmcli.engine.prompt import Prompt
 
@@ -48,11 +56,21 @@ def compare_arms(
     # Fails at once where stdout is closed.
     terminal.Answer()
     request, typed = requests[0], read()
-    resolved, engine = load_engine(request.loading, template=request.prompting.template)
+    resolved = find_model(request.loading.model)
+    # The same for every arm that has one.
+    asked = next((arm.flags.draft_model for arm in arms if arm.flags.draft_model), None)
+    draft = find_draft(asked, resolved)
+    engine = load_found(resolved, request.loading, template=request.prompting.template)
     prompt = make_prompt(engine, request.prompting, typed)
+    led = next((one for one in requests if one.flags.negative_prompt is not None), request)
+    options = replace(
+        generate_options(request),
+        negative=negative_prompt(engine, led),
+        draft=None if draft is None else load_found(draft, request.loading),
+    )
     done: list[_Finished] = []
     try:
-        code = _run(engine, prompt, arms, request, done, verbose=show.verbose)
+        code = _run(engine, prompt, arms, options, done, verbose=show.verbose)
     finally:
         # Also after a failure: what is finished is not lost.
         if done and show.json:
@@ -83,7 +101,7 @@ def _run(
     engine: Engine,
     prompt: Prompt,
     arms: tuple[Arm, ...],
-    request: Request,
+    options: GenerateOptions,
     done: list[_Finished],
     *,
     verbose: bool,
@@ -91,8 +109,8 @@ def _run(
     """Fills `done` with the arms that are over, and the one that Ctrl-C broke off."""
     from llmcli.engine.compare import compare, scores
 
-    prefill = StepProgress("reading the prompt")
-    options = generate_options(request)
+    prefill, search = StepProgress("reading the prompt"), StepProgress("searching")
+    options = replace(options, on_step=search)
     running: tuple[Arm, Generation] | None = None
     try:
         for running in compare(engine, prompt, arms, options, on_prefill=prefill):
@@ -103,12 +121,13 @@ def _run(
                     terminal.note(f"warning: {warning}")
             if verbose:
                 terminal.note(f"{arm.name}: {_told(generation, ())}")
-            _to_the_end(generation, f"{arm.name} ({len(done) + 1} of {len(arms)})")
+            _to_the_end(generation, f"{arm.name} ({len(done) + 1} of {len(arms)})", search)
             with interrupts.held():
                 done.append(_Finished(arm, generation, scores(generation)))
                 running = None
     except BaseException as error:
         prefill.finish()
+        search.finish()
         if not isinstance(error, KeyboardInterrupt) and not interrupts.pending():
             raise
         interrupts.acknowledge()
@@ -119,13 +138,16 @@ def _run(
     return 0
 
 
-def _to_the_end(generation: Generation, label: str) -> None:
+def _to_the_end(generation: Generation, label: str, search: StepProgress) -> None:
+    """`search` is drawn until the first token."""
     bar = StepProgress(label)
     most = generation.settings.max_new_tokens
     try:
         for _ in generation:
+            search.finish()
             bar(len(generation.tokens), most)
     finally:
+        search.finish()
         bar.finish()
 
 

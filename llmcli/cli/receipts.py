@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from llmcli.acquire.resolve import Resolved
 from llmcli.checkpoint.escape import printable
 from llmcli.cli.progress import StepProgress
-from llmcli.cli.running import Run, generate_options
+from llmcli.cli.running import Run
 from llmcli.errors import LlmcliError, UsageError
+
+if TYPE_CHECKING:
+    from llmcli.engine.receipt import Model
 
 
 def check_target(path: Path) -> None:
@@ -31,20 +36,14 @@ def check_target(path: Path) -> None:
 
 def write_receipt(run: Run, path: Path) -> None:
     """Hash the checkpoint and write. Raises LlmcliError where the disk does not take it."""
-    from llmcli.engine.identity import identify
     from llmcli.engine.receipt import as_text, make_receipt
 
-    bar = StepProgress("hashing the checkpoint")
-    try:
-        files = identify(run.resolved.path, on_progress=bar)
-    finally:
-        bar.finish()
     receipt = make_receipt(
         run.engine,
         run.generation,
-        generate_options(run.request),
-        name=run.resolved.name,
-        files=files,
+        run.options,
+        model=identity(run.resolved),
+        draft=identity(run.draft) if run.draft else None,
     )
     try:
         _write_whole(path, as_text(receipt).encode())
@@ -53,6 +52,18 @@ def write_receipt(run: Run, path: Path) -> None:
             f"--receipt {printable(str(path))} cannot be written: {error.strerror or error}",
             hint="free some space, or give another file",
         ) from error
+
+
+def identity(resolved: Resolved) -> Model:
+    """The name and the hashed files of a checkpoint, with progress."""
+    from llmcli.engine.identity import identify
+    from llmcli.engine.receipt import Model
+
+    bar = StepProgress("hashing the checkpoint")
+    try:
+        return Model(name=resolved.name, files=identify(resolved.path, on_progress=bar))
+    finally:
+        bar.finish()
 
 
 def _is_receipt(path: Path) -> bool:

@@ -9,6 +9,7 @@ import typer
 
 from llmcli.cli import options
 from llmcli.cli.bundles import unbundled
+from llmcli.cli.decoding import DraftModel
 
 ReceiptFile = Annotated[
     Path,
@@ -26,6 +27,7 @@ def replay(
     *,
     file: ReceiptFile,
     loading: options.Loading,
+    draft_model: DraftModel = None,
     force: ForceReplay = False,
     json: options.Json = False,
     verbose: options.Verbose = False,
@@ -38,4 +40,4 @@ def replay(
     """
     from llmcli.cli.replaying import replay_file
 
-    return replay_file(file, loading, force=force, json=json, verbose=verbose)
+    return replay_file(file, loading, draft_model, force=force, json=json, verbose=verbose)

@@ -17,6 +17,7 @@ from llmcli.checkpoint.escape import printable
 from llmcli.cli import interrupts, terminal
 from llmcli.cli.options import Loading
 from llmcli.cli.progress import FetchProgress, StepProgress
+from llmcli.cli.receipts import identity
 from llmcli.cli.running import check_loading, load_found
 from llmcli.engine.settings import check_flags
 from llmcli.errors import AcquireError, LlmcliError, UsageError
@@ -24,13 +25,21 @@ from llmcli.errors import AcquireError, LlmcliError, UsageError
 if TYPE_CHECKING:
     from llmcli.engine.engine import Engine
     from llmcli.engine.generation import Generation
-    from llmcli.engine.receipt import Receipt
+    from llmcli.engine.receipt import Model, Receipt
     from llmcli.engine.replay import Difference
 
 IDENTICAL, DIFFERENT = 0, 1
 
 
-def replay_file(path: Path, loading: Loading, *, force: bool, json: bool, verbose: bool) -> int:
+def replay_file(
+    path: Path,
+    loading: Loading,
+    draft: str | None,
+    *,
+    force: bool,
+    json: bool,
+    verbose: bool,
+) -> int:
     """0 identical, 1 different. Raises LlmcliError for what cannot be replayed."""
     check_loading(loading)
     with interrupts.ending_at_once():
@@ -41,9 +50,7 @@ def replay_file(path: Path, loading: Loading, *, force: bool, json: bool, verbos
     check_flags(receipt.flags)
     # Fails at once where stdout is closed.
     terminal.Answer()
-    resolved = _find(receipt, loading)
-    changed = _changed(receipt, resolved, force=force)
-    engine, generation = _run(receipt, resolved, loading)
+    engine, generation, changed = _ready(receipt, loading, draft, force=force)
     if verbose:
         for line in _setup(receipt, engine, generation):
             terminal.note(line)
@@ -52,7 +59,7 @@ def replay_file(path: Path, loading: Loading, *, force: bool, json: bool, verbos
     furthest = furthest_logprob(receipt, generation)
     if json:
         told = _as_json(receipt, engine, generation, difference)
-        terminal.print_json({**told, "changed_files": list(changed), "logprob_distance": furthest})
+        terminal.print_json({**told, "changed_files": changed, "logprob_distance": furthest})
     else:
         answer = terminal.Answer()
         answer.write("\n".join(_lines(receipt, engine, generation, difference, furthest)))
@@ -60,66 +67,70 @@ def replay_file(path: Path, loading: Loading, *, force: bool, json: bool, verbos
     return IDENTICAL if difference is None else DIFFERENT
 
 
-def _find(receipt: Receipt, loading: Loading) -> Resolved:
-    """The model given, or the receipt's own by its name; that one is never fetched unasked."""
-    from llmcli.engine.receipt import model_name
+def _ready(
+    receipt: Receipt, loading: Loading, draft: str | None, *, force: bool
+) -> tuple[Engine, Generation, list[str]]:
+    """Everything up to the first token, and what is not the same of the checkpoint's files."""
+    from llmcli.engine.replay import replay
 
-    name = loading.model or model_name(receipt)
+    if draft is not None and receipt.draft is None:
+        raise UsageError("the receipt's run had no draft model", hint="leave --draft-model out")
+    found, changed = _find(receipt.model, loading.model, "--model", force=force)
+    machine = receipt.machine
+    now = replace(
+        loading,
+        device=loading.device or machine.device,
+        dtype=loading.dtype or machine.dtype,
+        threads=loading.threads or machine.threads,
+    )
+    guesser = None
+    if receipt.draft is not None:
+        beside, more = _find(receipt.draft, draft, "--draft-model", force=force)
+        changed += [f"draft: {one}" for one in more]
+        guesser = load_found(beside, now)
+    engine = load_found(found, now)
+    asked = loading.cache_kind if loading.cache or loading.kv_cache is not None else machine.cache
+    bar = StepProgress("reading the prompt")
+    generation = replay(engine, receipt, cache=asked, draft=guesser, on_prefill=bar)
+    return engine, generation, changed
+
+
+def _find(
+    model: Model, given: str | None, option: str, *, force: bool
+) -> tuple[Resolved, list[str]]:
+    """The checkpoint given, or the receipt's own by its name; that one is never fetched unasked.
+
+    Also what is not the same of its files, which is refused unless forced.
+    """
+    from llmcli.engine.identity import differences
+    from llmcli.engine.receipt import name_of
+
+    name = given or name_of(model)
     if name is None:
         raise UsageError(
-            f"the receipt's model is called {printable(repr(receipt.model.name), 60)}, "
+            f"the receipt's model is called {printable(repr(model.name), 60)}, "
             "which is no name to look up",
-            hint="say where it is: --model FOLDER",
+            hint=f"say where it is: {option} FOLDER",
         )
     try:
         with FetchProgress() as progress:
-            return resolve(name, progress=progress, allow_fetch=loading.model is not None)
+            found = resolve(name, progress=progress, allow_fetch=given is not None)
     except AcquireError as error:
-        if loading.model is not None:
+        if given is not None:
             raise
         raise AcquireError(
             f"the receipt's model {name} is not on this machine",
-            hint=f"say where it is with --model FOLDER, or fetch it with --model {name}",
+            hint=f"say where it is with {option} FOLDER, or fetch it with {option} {name}",
         ) from error
-
-
-def _changed(receipt: Receipt, resolved: Resolved, *, force: bool) -> tuple[str, ...]:
-    """What is not the same of the checkpoint's files; refused unless forced."""
-    from llmcli.engine.identity import differences, identify
-
-    bar = StepProgress("hashing the checkpoint")
-    try:
-        now = identify(resolved.path, on_progress=bar)
-    finally:
-        bar.finish()
-    changed = differences(receipt.model.files, now)
+    changed = list(differences(model.files, identity(found).files))
     if changed and not force:
         raise LlmcliError(
-            f"{printable(resolved.name)} is not the checkpoint of the receipt: "
-            + "; ".join(changed),
-            hint="give the right one with --model, or add --force to replay all the same",
+            f"{printable(found.name)} is not the checkpoint of the receipt: " + "; ".join(changed),
+            hint=f"give the right one with {option}, or add --force to replay all the same",
         )
     for one in changed:
         terminal.note(f"warning: {one}")
-    return changed
-
-
-def _run(receipt: Receipt, resolved: Resolved, loading: Loading) -> tuple[Engine, Generation]:
-    from llmcli.engine.replay import replay
-
-    machine = receipt.machine
-    engine = load_found(
-        resolved,
-        replace(
-            loading,
-            device=loading.device or machine.device,
-            dtype=loading.dtype or machine.dtype,
-            threads=loading.threads or machine.threads,
-        ),
-    )
-    prefill = StepProgress("reading the prompt")
-    asked = loading.cache_kind if loading.cache or loading.kv_cache is not None else machine.cache
-    return engine, replay(engine, receipt, cache=asked, on_prefill=prefill)
+    return found, changed
 
 
 def _to_the_end(generation: Generation) -> None:

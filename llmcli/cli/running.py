@@ -97,6 +97,8 @@ class Run:
     resolved: Resolved
     engine: Engine
     generation: Generation
+    options: GenerateOptions
+    draft: Resolved | None
     bars: tuple[StepProgress, ...]
 
 
@@ -241,4 +243,5 @@ def start(request: Request, text: str) -> Run:
     generation = engine.generate(prompt, options, on_prefill=prefill)
     for warning in generation.settings.warnings:
         terminal.note(f"warning: {warning}")
-    return Run(request, resolved, engine, generation, (prefill, search))
+    bars = (prefill, search)
+    return Run(request, resolved, engine, generation, options, found_draft, bars)

@@ -10,7 +10,7 @@ import json
 import platform
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -104,7 +104,9 @@ class Receipt:
     versions: Versions
     machine: Machine
     model: Model
+    draft: Model | None
     prompt: Prompted
+    negative_ids: tuple[int, ...] | None
     flags: Flags
     options: Mapping[str, Setting]
     ending: Ended
@@ -117,8 +119,8 @@ def make_receipt(
     generation: Generation,
     options: GenerateOptions,
     *,
-    name: str,
-    files: Mapping[str, FileIdentity],
+    model: Model,
+    draft: Model | None,
 ) -> Receipt:
     """Of a generation that came to its end."""
     assert generation.finish_reason != "interrupted"
@@ -136,10 +138,12 @@ def make_receipt(
             threads=torch.get_num_threads(),
             cache=generation.cache_kind,
         ),
-        model=Model(name=name, files=files),
+        model=model,
+        draft=draft,
         prompt=Prompted(ids=prompt.ids, text=prompt.text, is_chat=prompt.is_chat),
-        flags=_effective(options.flags, generation.settings),
-        options=generation.settings.used,
+        negative_ids=options.negative.ids if options.negative else None,
+        flags=_effective(options.flags, generation.settings, draft),
+        options=_path_free_options(generation.settings.used, draft),
         ending=Ended(
             stop_ids=generation.ending_ids,
             stop_strings=tuple(generation.stop_strings),
@@ -223,28 +227,51 @@ def _checked(receipt: Receipt) -> Receipt:
         )
     for place, ids in (
         ("prompt.ids", receipt.prompt.ids),
+        ("negative_ids", receipt.negative_ids or ()),
         ("ending.stop_ids", receipt.ending.stop_ids),
         ("result.ids", result.ids),
     ):
         if low := [id_ for id_ in ids if id_ < 0]:
             raise PlainError(f"{place} holds {low[0]}; an id is at least 0")
-    for name, file in receipt.model.files.items():
-        if not _SHA256.fullmatch(file.sha256):
-            raise PlainError(f"model.files.{printable(name, 40)}.sha256 is no SHA-256")
+    for part, model in (("model", receipt.model), ("draft", receipt.draft)):
+        for name, file in model.files.items() if model else ():
+            if not _SHA256.fullmatch(file.sha256):
+                raise PlainError(f"{part}.files.{printable(name, 40)}.sha256 is no SHA-256")
+    flags = receipt.flags
+    for part, there, asked in (
+        ("draft", receipt.draft is not None, flags.draft_model is not None),
+        ("negative_ids", receipt.negative_ids is not None, flags.negative_prompt is not None),
+    ):
+        if there != asked:
+            raise PlainError(f"{part} and flags contradict each other: only one of them is null")
     if "" in receipt.ending.stop_strings:
         raise PlainError("ending.stop_strings holds an empty text")
     return receipt
 
 
-def model_name(receipt: Receipt) -> str | None:
-    """The model's name where it may be looked up: never a path."""
-    return receipt.model.name if _NAME.fullmatch(receipt.model.name) else None
+def name_of(model: Model) -> str | None:
+    """The name where it may be looked up: never a path."""
+    return model.name if _NAME.fullmatch(model.name) else None
 
 
-def _effective(flags: Flags, settings: Settings) -> Flags:
-    """The flags given, and every setting that the run read besides."""
-    known = {name: one.value for name, one in settings.used.items()}
+def _effective(flags: Flags, settings: Settings, draft: Model | None) -> Flags:
+    """The flags given, and every setting that the run read besides; the draft without a path.
+
+    What only generation_config.json can say stays there, and is held by that file's hash.
+    """
+    names = {one.name for one in fields(Flags)} - {"logit_bias", "suppress"}
+    known = {name: one.value for name, one in settings.used.items() if name in names}
+    if settings.params.suppress:
+        known["suppress"] = tuple(map(str, settings.params.suppress))
+    if draft is not None:
+        flags = replace(flags, draft_model=draft.name)
     return replace(flags, **{k: v for k, v in known.items() if getattr(flags, k) is None})
+
+
+def _path_free_options(used: Mapping[str, Setting], draft: Model | None) -> dict[str, Setting]:
+    if draft is None or "draft_model" not in used:
+        return dict(used)
+    return {**used, "draft_model": Setting(draft.name, used["draft_model"].source)}
 
 
 def _path_free(grammar: Grammar | None) -> Grammar | None:

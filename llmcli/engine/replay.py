@@ -45,20 +45,26 @@ def replay(
     receipt: Receipt,
     *,
     cache: CacheKind | Literal["auto"],
+    draft: Engine | None = None,
     on_prefill: Callable[[int, int], None] | None = None,
 ) -> Generation:
     """A generation that has not begun. Raises LlmcliError where the model cannot take the ids."""
     size, context = engine.loaded.spec.vocab_size, engine.loaded.spec.context
     ending, prompt = receipt.ending, receipt.prompt
-    for place, ids in (("prompt.ids", prompt.ids), ("result.ids", receipt.result.ids)):
+    negative = receipt.negative_ids
+    for place, ids in (
+        ("prompt.ids", prompt.ids),
+        ("negative_ids", negative or ()),
+        ("result.ids", receipt.result.ids),
+    ):
         if max(ids, default=0) >= size:
             raise LlmcliError(
                 f"the receipt's {place} holds {max(ids)}; this model has ids up to {size - 1}",
                 hint="give the model that the receipt is of",
             )
-    if len(prompt.ids) >= context:
+    if (longest := max(len(prompt.ids), len(negative or ()))) >= context:
         raise LlmcliError(
-            f"the receipt's prompt has {len(prompt.ids)} tokens; the context holds {context}",
+            f"the receipt's prompt has {longest} tokens; the context holds {context}",
             hint="give the model that the receipt is of",
         )
     return engine.generate(
@@ -72,6 +78,8 @@ def replay(
             show_special=ending.show_special,
             grammar=receipt.grammar,
             explain=2,
+            negative=None if negative is None else Prompt(negative, "", is_chat=False),
+            draft=draft,
         ),
         on_prefill=on_prefill,
     )

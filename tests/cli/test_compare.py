@@ -28,6 +28,14 @@ ALONE = {
     "beam=3": ["--strategy", "beam", "--num-beams", "3"],
     "contrastive": ["--strategy", "contrastive"],
     "dola": ["--strategy", "dola", "--temperature", "0.9", "--seed", "4"],
+    "speculative": [
+        "--draft-model",
+        "stories260k",
+        "--temperature",
+        "0.9",
+        "--seed",
+        "4",
+    ],
     "prompt-lookup": ["--strategy", "prompt-lookup", "--temperature", "0.9", "--seed", "4"],
 }
 
@@ -41,7 +49,8 @@ def told(invoke: Invoke, *args: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("cache", [[], ["--no-kv-cache"]], ids=["cache", "none"])
 def test_each_arm_equals_its_own_run(invoke: Invoke, cache: list[str]) -> None:
-    arms = told(invoke, *STORY, *FLAGS, *cache, "--compare", ",".join(ALONE))["arms"]
+    draft = ["--draft-model", "stories260k"]
+    arms = told(invoke, *STORY, *FLAGS, *draft, *cache, "--compare", ",".join(ALONE))["arms"]
     assert [arm["arm"] for arm in arms] == list(ALONE)
     for arm in arms:
         alone = told(invoke, *STORY, *cache, "--repetition-penalty", "1.05", *ALONE[arm["arm"]])
@@ -67,6 +76,13 @@ def test_the_prompt_is_read_once(invoke: Invoke, monkeypatch: pytest.MonkeyPatch
     answer = told(invoke, *STORY, "--seed", "4", "--compare", "greedy,top-p,min-p,beam")
     assert [length for length in lengths if length > 1] == [len(answer["prompt_ids"])]
     assert len(lengths) > 4 * 15
+
+
+def test_a_negative_prompt_is_for_the_arms_that_read_it(invoke: Invoke) -> None:
+    guided = ["--guidance-scale", "1.8", "--negative-prompt", "The dog was sad"]
+    greedy, beam = told(invoke, *STORY, *guided, "--compare", "greedy,beam")["arms"]
+    assert greedy["ids"] == told(invoke, *STORY, *guided)["ids"]
+    assert beam["ids"] == told(invoke, *STORY, "--strategy", "beam")["ids"]
 
 
 def test_metrics(invoke: Invoke, tmp_path: Path) -> None:

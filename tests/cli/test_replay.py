@@ -75,6 +75,11 @@ def refused(result: Result) -> str:
         ["--xtc-probability", "0.5", "--dry-multiplier", "1", "--no-repeat-ngram", "3"],
         ["--stop", "park", "--show-special", "--no-kv-cache"],
         ["--regex", "[a-z ]+"],
+        ["--draft-model", "stories260k", "--temperature", "1.1", "--num-draft-tokens", "3"],
+        ["--guidance-scale", "1.7", "--negative-prompt", "The dog", "--top-k", "9"],
+        ["--logit-bias", " was=-3", "--suppress", " her", "--suppress", "300"],
+        ["--strategy", "beam", "--num-return", "2"],
+        ["--strategy", "dola", "--dola-layers", "1,2"],
     ],
     ids=" ".join,
 )
@@ -255,6 +260,37 @@ def test_a_name_in_a_receipt_is_never_a_path(invoke: Invoke, file: Path, name: s
     assert "\x1b" not in err
 
 
+def test_a_draft_is_held_against_its_receipt_too(
+    invoke: Invoke, file: Path, tmp_path: Path
+) -> None:
+    own = embedded("stories260k")
+    assert own is not None
+    draft = tmp_path / "draft"
+    shutil.copytree(own, draft)
+    receipt = write(invoke, file, *STORY, "--draft-model", str(draft))
+    assert receipt["flags"]["draft_model"] == receipt["draft"]["name"] == "draft"
+    assert str(tmp_path) not in file.read_text()
+    assert "the receipt's model draft is not on this machine" in refused(
+        invoke("replay", str(file))
+    )
+    assert told(invoke, file, "--draft-model", str(draft))["identical"]
+    (draft / "generation_config.json").write_text("{}")
+    err = refused(invoke("replay", str(file), "--draft-model", str(draft)))
+    assert "generation_config.json has sha256" in err
+    assert "the right one with --draft-model" in err
+    answer = json.loads(
+        invoke("replay", str(file), "--draft-model", str(draft), "--force", "--json").out
+    )
+    assert answer["identical"]
+    assert answer["changed_files"][0].startswith("draft: generation_config.json has")
+
+
+def test_a_draft_that_the_run_had_not_is_refused(invoke: Invoke, file: Path) -> None:
+    write(invoke, file)
+    result = invoke("replay", str(file), "--draft-model", "stories260k")
+    assert "the receipt's run had no draft model" in refused(result)
+
+
 def test_a_model_is_never_fetched_for_a_receipt(invoke: Invoke, file: Path) -> None:
     write(invoke, file)
     err = refused(invoke("replay", str(changed(file, {"model.name": "someone/something"}))))
@@ -312,6 +348,8 @@ def test_what_is_no_receipt(invoke: Invoke, file: Path, data: bytes, message: st
         ({"flags.evil": 1}, "flags.evil is not known"),
         ({"flags.max_new_tokens": -4}, "max-new-tokens is -4"),
         ({"model.files": {"../x": {"sha256": "z", "bytes": 1}}}, "sha256 is no SHA-256"),
+        ({"negative_ids": [1]}, "negative_ids and flags contradict each other"),
+        ({"draft": {"name": "x", "files": {}}}, "draft and flags contradict each other"),
         ({"model.files": {"../x": {"sha256": "a" * 64, "bytes": 1}}}, "../x is not there"),
         ({"grammar": {"kind": "regex", "name": "x", "engine_text": "\x00"}}, "grammar's engine"),
     ],
