@@ -22,6 +22,7 @@ from llmcli.checkpoint.escape import printable
 from llmcli.engine.engine import Engine, GenerateOptions
 from llmcli.engine.generation import Generation
 from llmcli.engine.identity import FileIdentity
+from llmcli.engine.overflow import Overflow
 from llmcli.engine.plain import PlainError, from_plain, to_plain
 from llmcli.engine.settings import Flags, Setting, Settings
 from llmcli.errors import LlmcliError
@@ -82,6 +83,8 @@ class Ended:
     stop_strings: tuple[str, ...]
     ignore_eos: bool
     show_special: bool
+    max_context: int | None
+    overflow: Overflow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +152,8 @@ def make_receipt(
             stop_strings=tuple(generation.stop_strings),
             ignore_eos=options.ignore_eos,
             show_special=options.show_special,
+            max_context=options.max_context,
+            overflow=options.overflow,
         ),
         grammar=_path_free(options.grammar),
         result=Result(

@@ -76,6 +76,8 @@ def replay(
             stop_ids=ending.stop_ids,
             ignore_eos=ending.ignore_eos,
             show_special=ending.show_special,
+            max_context=ending.max_context,
+            overflow=ending.overflow,
             grammar=receipt.grammar,
             explain=2,
             negative=None if negative is None else Prompt(negative, "", is_chat=False),
