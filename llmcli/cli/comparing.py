@@ -44,18 +44,18 @@ class _Finished:
 
 
 def compare_arms(
-    text: str, flags: Flags, ask: Callable[[Flags], Request], read: Callable[[], str], show: Show
+    text: str, flags: Flags, request: Request, read: Callable[[], str], show: Show
 ) -> int:
     """0, or 130 where Ctrl-C left the last arms out. Raises LlmcliError.
 
-    `ask` makes a request of one arm's flags.
+    The request is without the flags, of which every arm gets those that it reads.
     """
     arms = plan_arms(text, flags, fresh_seed=secrets.randbelow(2**32))
-    requests = [ask(arm.flags) for arm in arms]
-    _refuse_unread(requests[0], show)
+    requests = [replace(request, flags=arm.flags) for arm in arms]
+    _refuse_unread(request, show)
     # Fails at once where stdout is closed.
     terminal.Answer()
-    request, typed = requests[0], read()
+    typed = read()
     resolved = find_model(request.loading.model)
     # The same for every arm that has one.
     asked = next((arm.flags.draft_model for arm in arms if arm.flags.draft_model), None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from llmcli.cli import options
 from llmcli.cli.batching import Batching
 from llmcli.cli.bundles import unbundled
@@ -46,24 +48,18 @@ def generate(
     from llmcli.cli.running import Request
 
     show = Show(echo=echo, json=json, raw_output=raw_output, verbose=verbose)
-    grammar = constraining.read()
-
-    def ask(flags: Flags) -> Request:
-        return Request(
-            flags=flags,
-            loading=loading,
-            prompting=prompting,
-            ending=ending,
-            context=context,
-            grammar=grammar,
-            logprobs=logprobs,
-            explain=explaining.count(),
-            receipt=receipt,
-        )
-
-    def read() -> str:
-        return read_prompt(prompt, file)
-
+    request = Request(
+        flags=Flags() if compare is not None else decoding.flags(),
+        loading=loading,
+        prompting=prompting,
+        ending=ending,
+        context=context,
+        grammar=constraining.read(),
+        logprobs=logprobs,
+        explain=explaining.count(),
+        receipt=receipt,
+    )
+    read = partial(read_prompt, prompt, file)
     many = batching.asked(
         prompt=prompt is not None,
         file=file is not None,
@@ -73,10 +69,11 @@ def generate(
         raw_output=raw_output,
         logprobs=logprobs is not None,
         explain=explaining.explain,
+        receipt=receipt is not None,
         num_return=(decoding.num_return or 1) > 1,
     )
     if many:
-        return answer_many(ask(decoding.flags()), batching, read, show)
+        return answer_many(request, batching, read, show)
     if compare is not None:
-        return compare_arms(compare, decoding.flags(), ask, read, show)
-    return answer(ask(decoding.flags()), read, show)
+        return compare_arms(compare, decoding.flags(), request, read, show)
+    return answer(request, read, show)

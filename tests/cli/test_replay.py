@@ -435,7 +435,8 @@ def test_an_interrupted_run_leaves_no_receipt(file: Path) -> None:
     assert not file.exists()
 
 
-def test_a_comparison_has_no_receipt(invoke: Invoke, file: Path) -> None:
-    result = invoke(*STORY, "--compare", "greedy,beam", "--receipt", str(file))
-    assert "--compare does not read --receipt" in refused(result)
+@pytest.mark.parametrize("many", [["--compare", "greedy,beam"], ["--num-samples", "2"]])
+def test_several_texts_have_no_receipt(invoke: Invoke, file: Path, many: list[str]) -> None:
+    result = invoke(*STORY, *many, "--receipt", str(file))
+    assert f"{many[0]} does not read --receipt" in refused(result)
     assert not file.exists()

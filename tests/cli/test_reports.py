@@ -71,6 +71,7 @@ GIVEN: dict[str, tuple[list[str], Any]] = {
     "dtype": (["--dtype", "bfloat16"], "bfloat16"),
     "threads": (["--threads", "1"], 1),
     "logprobs": (["--logprobs", "0"], 0),
+    "max_context": (["--max-context", "64"], 64),
 }
 
 
@@ -112,6 +113,7 @@ def test_every_option_and_its_source(invoke: Invoke, model: str) -> None:
         "system",
         "cache",
         "template",
+        "overflow_option",
     }
 
 
