@@ -8,7 +8,7 @@ all layers hold the new tokens; no layer's own size ever stands for the number o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 import torch
@@ -23,11 +23,12 @@ class LayerStore(ABC):
     """What one layer keeps. `length` is always the cache's count before the new tokens.
 
     `survives_cut`: whether an `update` that nothing follows leaves the first `length` as they are.
-    `can_drop`: whether tokens in the middle can go.
+    `can_drop`: whether tokens in the middle can go. `can_save`: whether it can be written down.
     """
 
     survives_cut: ClassVar[bool] = False
     can_drop: ClassVar[bool] = False
+    can_save: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -74,6 +75,14 @@ class LayerStore(ABC):
     @abstractmethod
     def fork(self) -> LayerStore:
         """An independent copy with the same content."""
+
+    def contents(self, length: int) -> dict[str, Tensor]:  # noqa: ARG002
+        """What `restore` needs to hold the same `length` tokens again: views, no spare memory."""
+        raise AssertionError("this store is not saved")
+
+    def restore(self, contents: Mapping[str, Tensor]) -> None:  # noqa: ARG002
+        """Hold what `contents` says, in an empty store of the same kind."""
+        raise AssertionError("this store is not saved")
 
 
 class KVCache:

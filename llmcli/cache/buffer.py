@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -55,6 +57,20 @@ class Buffer:
         if self.keys is not None and self.values is not None:
             self.keys = self.keys.index_select(0, rows)
             self.values = self.values.index_select(0, rows)
+
+    def contents(self, count: int) -> dict[str, Tensor]:
+        """The first `count` slots as views; nothing where there are none."""
+        if not count or self.keys is None:
+            return {}
+        keys, values = self.get(0, count)
+        return {"keys": keys, "values": values}
+
+    def restore(self, contents: Mapping[str, Tensor]) -> None:
+        """Take over what `contents` gave."""
+        if contents:
+            keys, values = contents["keys"], contents["values"]
+            self.reserve(0, keys.shape[2], keys, values)
+            self.put(0, keys, values)
 
     def fork(self) -> Buffer:
         copy = Buffer(self._step, self._limit)

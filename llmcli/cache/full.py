@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
 from llmcli.cache.base import LayerStore, Turn
@@ -52,6 +54,12 @@ class FullStore(LayerStore):
         copy = self._empty()
         copy.buffer = self.buffer.fork()
         return copy
+
+    def contents(self, length: int) -> dict[str, Tensor]:
+        return self.buffer.contents(length)
+
+    def restore(self, contents: Mapping[str, Tensor]) -> None:
+        self.buffer.restore(contents)
 
     def _empty(self) -> FullStore:
         return FullStore(window=self._window)

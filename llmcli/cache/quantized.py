@@ -22,6 +22,9 @@ class QuantizedStore(LayerStore):
     A token that was packed stays packed when later ones are taken back.
     """
 
+    # Its codes could not be checked when they come back.
+    can_save = False
+
     def __init__(self, bits: Bits, *, recent: int = RECENT) -> None:
         self.bits: Bits = bits
         self.packed = 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -77,6 +79,12 @@ class RingStore(LayerStore):
         copy = RingStore(self.window)
         copy.buffer = self.buffer.fork()
         return copy
+
+    def contents(self, length: int) -> dict[str, Tensor]:
+        return self.buffer.contents(min(length, self.window))
+
+    def restore(self, contents: Mapping[str, Tensor]) -> None:
+        self.buffer.restore(contents)
 
     def _ordered(self, length: int) -> tuple[Tensor, Tensor]:
         """The keys and values held, by position."""

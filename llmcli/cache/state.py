@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
 from llmcli.cache.base import LayerStore
@@ -48,3 +50,10 @@ class StateStore(LayerStore):
         copy.conv = None if self.conv is None else self.conv.clone()
         copy.state = None if self.state is None else self.state.clone()
         return copy
+
+    def contents(self, length: int) -> dict[str, Tensor]:  # noqa: ARG002
+        held = {"conv": self.conv, "state": self.state}
+        return {name: one for name, one in held.items() if one is not None}
+
+    def restore(self, contents: Mapping[str, Tensor]) -> None:
+        self.conv, self.state = contents.get("conv"), contents.get("state")

@@ -108,6 +108,11 @@ class Session:
         self._ready = Ready(tuple(ids), logits, regime)
         return stepper.prefilled or 0
 
+    def adopt(self, cache: KVCache, ids: Sequence[int]) -> None:
+        """Take over a cache that holds these ids; it must be of the session's kind."""
+        self._cache, self._held = cache, tuple(ids)
+        self._last = self._ready = None
+
     def fork(self) -> Session:
         """An independent session that begins with the same content."""
         other = Session(self._decoder, self.kind)
