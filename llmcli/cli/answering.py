@@ -55,6 +55,8 @@ def answer(request: Request, read_prompt: Callable[[], str], show: Show) -> int:
             tell_steps(steps, run.engine.tokenizer.token_text)
     if show.verbose:
         _tell(report.statistics_lines(run))
+    if run.kept is not None and code == 0:
+        run.kept.save(run.engine)
     if request.receipt is not None:
         if code:
             terminal.note("interrupted: no receipt is written")

@@ -10,6 +10,7 @@ from llmcli.cli.bundles import unbundled
 from llmcli.cli.constraining import Constraining
 from llmcli.cli.decoding import Decoding
 from llmcli.cli.explaining import Explaining
+from llmcli.cli.keeping import Keeping
 from llmcli.engine.settings import Flags
 
 
@@ -20,6 +21,7 @@ def generate(
     file: options.PromptFile = None,
     prompting: options.Prompting,
     loading: options.Loading,
+    keeping: Keeping,
     decoding: Decoding,
     constraining: Constraining,
     context: options.Context,
@@ -51,6 +53,7 @@ def generate(
     request = Request(
         flags=Flags() if compare is not None else decoding.flags(),
         loading=loading,
+        keeping=keeping,
         prompting=prompting,
         ending=ending,
         context=context,
@@ -73,7 +76,9 @@ def generate(
         num_return=(decoding.num_return or 1) > 1,
     )
     if many:
+        keeping.refuse("a batch")
         return answer_many(request, batching, read, show)
     if compare is not None:
+        keeping.refuse("--compare")
         return compare_arms(compare, decoding.flags(), request, read, show)
     return answer(request, read, show)

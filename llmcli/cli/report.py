@@ -19,6 +19,7 @@ from llmcli.text.grammar import GrammarKind
 
 if TYPE_CHECKING:
     from llmcli.engine.engine import Engine
+    from llmcli.engine.stats import Stats
 
 
 def setup_lines(run: Run) -> Iterator[str]:
@@ -71,7 +72,7 @@ def statistics_lines(run: Run) -> Iterator[str]:
     """After the text: counts, rates and bytes."""
     generation, stats = run.generation, run.generation.stats
     yield (
-        f"prefill: {stats.prompt_tokens} tokens, {_rate(stats.prefill_rate)}, "
+        f"prefill: {_prefilled(stats)}, {_rate(stats.prefill_rate)}, "
         f"time to first token {_seconds(stats.first_token_seconds)}"
     )
     yield (
@@ -115,6 +116,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "finish_reason": generation.finish_reason,
         "stop_string": generation.matched_stop,
         "satisfied": generation.satisfied,
+        "prefilled_tokens": stats.prefilled_tokens,
         "timings": {
             "load_seconds": stats.load_seconds,
             "first_token_seconds": stats.first_token_seconds,
@@ -247,6 +249,14 @@ def _dtype(run: Run) -> str:
 
 def _cache(run: Run) -> str:
     return run.generation.cache_kind
+
+
+def _prefilled(stats: Stats) -> str:
+    """How many prompt tokens were computed, and how many a cache held already."""
+    kept = stats.prompt_tokens - stats.prefilled_tokens if stats.new_tokens else 0
+    if not kept:
+        return f"{stats.prompt_tokens} tokens"
+    return f"{stats.prefilled_tokens} of {stats.prompt_tokens} tokens, {kept} kept"
 
 
 def _matched(run: Run) -> str:

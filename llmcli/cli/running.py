@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from llmcli.acquire.resolve import Resolved, resolve
 from llmcli.checkpoint.escape import printable
 from llmcli.cli import interrupts, terminal
+from llmcli.cli.keeping import Keeping, Kept, open_kept
 from llmcli.cli.options import Context, Ending, Loading, Prompting
 from llmcli.cli.progress import FetchProgress, StepProgress
 from llmcli.engine.constrained import check_grammar
@@ -39,11 +40,13 @@ class Request:
     receipt: Path | None = None
     grammar: Grammar | None = None
     context: Context = field(default_factory=Context)
+    keeping: Keeping = field(default_factory=Keeping)
 
     def __post_init__(self) -> None:
         check_flags(self.flags)
         check_loading(self.loading)
         check_prompting(self.prompting)
+        self.keeping.check(self.loading)
         check_limits(
             self.context.max_context,
             self.context.overflow or "stop",
@@ -100,6 +103,7 @@ class Run:
     options: GenerateOptions
     draft: Resolved | None
     bars: tuple[StepProgress, ...]
+    kept: Kept | None = None
 
 
 def find_model(model: str | None) -> Resolved:
@@ -240,8 +244,12 @@ def start(request: Request, text: str) -> Run:
         draft=None if found_draft is None else load_found(found_draft, request.loading),
         on_step=search,
     )
-    generation = engine.generate(prompt, options, on_prefill=prefill)
+    kept = None
+    if request.keeping.asked:
+        kept = open_kept(engine, resolved, request.loading, request.keeping)
+    session = kept.session if kept else None
+    generation = engine.generate(prompt, options, session=session, on_prefill=prefill)
     for warning in generation.settings.warnings:
         terminal.note(f"warning: {warning}")
     bars = (prefill, search)
-    return Run(request, resolved, engine, generation, options, found_draft, bars)
+    return Run(request, resolved, engine, generation, options, found_draft, bars, kept)

@@ -5,6 +5,7 @@ Nothing is remembered between runs: every file is read and hashed each time.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +76,16 @@ def differences(
         elif old != new:
             found.append(f"{shown} has sha256 {new.sha256[:12]}, then {old.sha256[:12]}")
     return tuple(found)
+
+
+def fingerprint(files: Mapping[str, FileIdentity]) -> str:
+    """One hash of what keys and values depend on: config.json and the weights."""
+    decisive = sorted(
+        f"{name} {one.sha256}"
+        for name, one in files.items()
+        if name == "config.json" or name.endswith(".safetensors")
+    )
+    return hashlib.sha256("\n".join(decisive).encode()).hexdigest()
 
 
 def _files(folder: Path) -> Iterator[Path]:
