@@ -32,7 +32,7 @@ def read_prompt(argument: str | None, file: Path | None) -> str:
         parts.append(argument)
     if file is not None and not dashes[1]:
         parts.append(read_text(file, f"--file {file}"))
-    piped = _without_end(_read_stdin()) if any(dashes) or is_piped() else None
+    piped = without_end(_read_stdin()) if any(dashes) or is_piped() else None
     # What is empty adds nothing, not even a newline, to a prompt that was given.
     if piped or (piped is not None and not parts):
         parts.append(piped)
@@ -97,7 +97,7 @@ def read_text(path: Path, origin: str) -> str:
 
     Raises UsageError where it cannot be read or is not UTF-8.
     """
-    return _without_end(_read_file(path, origin))
+    return without_end(_read_file(path, origin))
 
 
 def _read_file(path: Path, origin: str) -> str:
@@ -112,7 +112,7 @@ def _read_file(path: Path, origin: str) -> str:
 
 
 def decoded(data: bytes, origin: str) -> str:
-    """UTF-8 without its byte order mark and one final newline; `origin` names it in errors."""
+    """UTF-8 without its byte order mark; `origin` names it in errors."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -123,5 +123,6 @@ def decoded(data: bytes, origin: str) -> str:
         ) from None
 
 
-def _without_end(text: str) -> str:
+def without_end(text: str) -> str:
+    """Without one final newline."""
     return text.removesuffix("\n").removesuffix("\r")

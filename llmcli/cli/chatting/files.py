@@ -7,7 +7,7 @@ from pathlib import Path
 from llmcli.cli import terminal
 from llmcli.cli.chatting.branching import tell
 from llmcli.cli.chatting.talk import Talk
-from llmcli.cli.prompt_input import decoded
+from llmcli.cli.prompt_input import decoded, without_end
 from llmcli.errors import UsageError
 
 # No context holds more, and reading it would look like a hang.
@@ -78,4 +78,4 @@ def _text(path: Path) -> str:
         raise UsageError(
             f"{path} has more than {_MOST_BYTES} bytes", hint="no context holds so much"
         )
-    return decoded(data, str(path))
+    return without_end(decoded(data, str(path)))
