@@ -53,8 +53,9 @@ def main() -> None:
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(VOCAB, (1, SEEN), generator=generator)
     ids[:, 300:400] = ids[:, 100:200]
-    # A few likely tokens over a long tail, about as peaked as text.
-    logits = torch.randn(1, VOCAB, generator=generator) * 2.5
+    # Probabilities fall with rank^-1.5, as those of SmolLM2 over plain text do.
+    ranks = torch.randperm(VOCAB, generator=generator)[None] + 1
+    logits = -1.5 * ranks.float().log()
 
     def show(label: str, once: Callable[[], object]) -> None:
         times = milliseconds(once, given.rounds)

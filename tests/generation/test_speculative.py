@@ -138,7 +138,7 @@ def test_lookup_finds_the_latest_longest_repetition() -> None:
 
     assert ids(1, 2, 3, 9, 1, 2, 3) == [9, 1]
     assert ids(1, 2, 7, 8, 5, 2, 6, 4, 1, 2) == [7, 8]
-    assert ids(2, 5, 2, 6, 2) == [6, 2]
+    assert ids(2, 5, 2, 6, 2) == []
     assert ids(1, 2, 3) == []
     assert ids(1) == []
 
@@ -157,7 +157,7 @@ def test_the_index_of_a_text_that_was_cut_back_is_made_anew() -> None:
 
 def _looked_up(ids: list[int], count: int) -> list[int]:
     """The rule by itself: a search from behind, long runs first."""
-    for size in range(min(3, len(ids) - 1), 0, -1):
+    for size in range(min(3, len(ids) - 1), 1, -1):
         for start in range(len(ids) - size - 1, -1, -1):
             if ids[start : start + size] == ids[-size:]:
                 return ids[start + size : start + size + count]

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from llmcli.generation.processors.base import CUT, Processor
 
-# A nucleus nearly always lies within so many candidates; sorting all costs far more.
-_CANDIDATES = 1024
+# SmolLM2's likeliest 1024 tokens reach 0.95 in three of four places, 4096 in nearly all.
+_CANDIDATES = (1024, 4096)
 
 
 def temperature(value: float) -> Processor:
@@ -153,9 +153,9 @@ def _first_that_reach(mass: float, logits: Tensor, probs: Tensor, key: Tensor) -
 def _order(mass: float, probs: Tensor, key: Tensor) -> Tensor:
     """The ids in ascending order of `key`: enough of them to reach `mass`, or all."""
     size = probs.shape[-1]
-    if probs.device.type == "cpu" and size > 2 * _CANDIDATES:
-        # To sort all costs ten times as much as to choose a third.
-        for count in (_CANDIDATES, size // 3):
+    # Elsewhere the question whether they are enough costs more than it saves.
+    if probs.device.type == "cpu":
+        for count in (count for count in _CANDIDATES if 2 * count < size):
             first = key.topk(count, largest=False).indices
             if bool((probs.gather(-1, first).sum(-1) > mass).all()):
                 return first

@@ -37,12 +37,13 @@ class Proposer(Protocol):
 class PromptLookup:
     """Guesses that the text repeats itself: what followed the last ids when they were there.
 
-    Runs of up to `longest` ids are looked for, long ones first, and of equals the latest: a text
+    Runs of `longest` down to `shortest` ids are looked for, and of equals the latest: a text
     repeats its near past more than its far one. An index of all runs grows with the text.
     """
 
-    def __init__(self, longest: int = 3) -> None:
-        self._longest = longest
+    # What followed a single id is mostly wrong, and a wrong guess costs most of a forward.
+    def __init__(self, longest: int = 3, shortest: int = 2) -> None:
+        self._longest, self._shortest = longest, shortest
         self._forget()
 
     def propose(
@@ -53,7 +54,7 @@ class PromptLookup:
         sampler: Sampler | None,  # noqa: ARG002
     ) -> list[Guess]:
         self._read(ids)
-        for size in range(min(self._longest, len(ids) - 1), 0, -1):
+        for size in range(min(self._longest, len(ids) - 1), self._shortest - 1, -1):
             after = self._after.get(tuple(ids[-size:]))
             if after is not None:
                 return [Guess(id_) for id_ in ids[after : after + count]]
@@ -66,7 +67,7 @@ class PromptLookup:
             self._forget()
         for end in range(len(self._ids), len(ids)):
             # What ends before `end` now has a follower.
-            for size in range(1, min(self._longest, end) + 1):
+            for size in range(self._shortest, min(self._longest, end) + 1):
                 self._after[tuple(ids[end - size : end])] = end
         self._ids += ids[len(self._ids) :]
 
