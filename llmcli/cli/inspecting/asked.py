@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from llmcli.cli.inspecting.table import View
 
 SHOWN = "What a view shows"
+EDITS = "What ablate changes"
 SOURCE = "What is looked at"
 
 ConfigFile = Annotated[
@@ -126,6 +127,41 @@ class Asked:
             "N",
             "What decode step N computes, with the KV cache and without [default: no step].",
             SHOWN,
+        ),
+    ] = None
+    skip_layer: Annotated[
+        list[int] | None,
+        whole_option("--skip-layer", "N", "Leave layer N out; may be repeated.", EDITS),
+    ] = None
+    zero_head: Annotated[
+        list[str] | None,
+        value_option(
+            "--zero-head",
+            metavar="N.H",
+            help="Head H of layer N adds nothing; may be repeated.",
+            panel=EDITS,
+        ),
+    ] = None
+    zero_mlp: Annotated[
+        list[int] | None,
+        whole_option("--zero-mlp", "N", "The MLP of layer N adds nothing; repeatable.", EDITS),
+    ] = None
+    scale_mlp: Annotated[
+        list[str] | None,
+        value_option(
+            "--scale-mlp",
+            metavar="N=FACTOR",
+            help="What the MLP of layer N adds, times FACTOR; may be repeated.",
+            panel=EDITS,
+        ),
+    ] = None
+    sweep: Annotated[
+        str | None,
+        value_option(
+            "--sweep",
+            metavar="heads|layers|mlps",
+            help="Take each out alone, and rank them by the loss on the prompt.",
+            panel=EDITS,
         ),
     ] = None
 

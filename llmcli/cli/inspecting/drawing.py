@@ -23,10 +23,12 @@ class Drawing(Generic[R]):
     """`compute` gives plain data of dataclasses; `lines` draws it as text for a width in columns.
 
     The width is None where nothing is to be fitted: in a pipe, a file, a page. `pictures` is
-    there where a picture says more, and `failed` tells of a result that makes the exit code 1.
+    there where a picture says more. `failed` tells of a result that makes the exit code 1, and
+    `interrupted` of one that Ctrl-C cut short.
     """
 
     compute: Callable[[Subject, Asked], R]
     lines: Callable[[R, int | None], list[str]]
     pictures: Callable[[R], list[Svg]] | None = None
     failed: Callable[[R], bool] = _never
+    interrupted: Callable[[R], bool] = _never

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from llmcli.checkpoint.escape import printable
-from llmcli.cli import terminal
+from llmcli.cli import interrupts, terminal
 from llmcli.cli.inspecting.asked import Asked
 from llmcli.cli.inspecting.drawing import Drawing
 from llmcli.cli.inspecting.files import check_target, write_whole
@@ -50,7 +50,7 @@ def check_targets(views: list[View], targets: Targets) -> None:
 
 
 def show(views: list[View], subject: Subject, asked: Asked, targets: Targets) -> int:
-    """Compute and show; 0, or 1 where a view found a fault."""
+    """Compute and show; 0, 1 where a view found a fault, 130 where Ctrl-C cut one short."""
     drawings = {view: load_drawing(view) for view in views}
     results: dict[View, Any] = {}
     for view, drawing in drawings.items():
@@ -65,6 +65,8 @@ def show(views: list[View], subject: Subject, asked: Asked, targets: Targets) ->
         write_whole(targets.svg, stacked(drawing.pictures(results[view])).document())
     if targets.html is not None:
         write_whole(targets.html, _page(subject, drawings, results))
+    if any(drawing.interrupted(results[view]) for view, drawing in drawings.items()):
+        return interrupts.INTERRUPTED
     return int(any(drawing.failed(results[view]) for view, drawing in drawings.items()))
 
 

@@ -83,6 +83,13 @@ VIEWS: tuple[View, ...] = (
         "the most active neurons of the MLPs, and which tokens they promote",
         "layer position top",
     ),
+    _view(
+        "ablate",
+        "prompt",
+        "what the model says without some of its parts, and which parts matter",
+        "skip_layer zero_head zero_mlp scale_mlp sweep top max_new_tokens",
+        generates=True,
+    ),
     _view("neighbors", "weights", "the tokens nearest to one, by embedding", "token top"),
     _view("analogy", "weights", "a second token is to a first as what to a third", "token top"),
     _view("next", "prompt", "candidates, and how settings reshape them", "top", generates=True),
