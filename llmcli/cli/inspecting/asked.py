@@ -129,6 +129,15 @@ class Asked:
             SHOWN,
         ),
     ] = None
+    what: Annotated[
+        str | None,
+        value_option(
+            "--what",
+            metavar="NAME",
+            help="Directions: embedding, unembedding, mlp-in or mlp-out [default: embedding].",
+            panel=SHOWN,
+        ),
+    ] = None
     skip_layer: Annotated[
         list[int] | None,
         whole_option("--skip-layer", "N", "Leave layer N out; may be repeated.", EDITS),

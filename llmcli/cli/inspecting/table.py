@@ -77,6 +77,8 @@ VIEWS: tuple[View, ...] = (
     _view("attention", "prompt", "what every head attends to", "layer head top"),
     _view("lens", "prompt", "what each layer would say next", "last position"),
     _view("attribution", "prompt", "what each part adds to a token's logit", "position token top"),
+    _view("positions", "config", "how places are told apart, and how far it reaches", "context"),
+    _view("superposition", "weights", "how close to right angles directions are", "what layer"),
     _view(
         "neurons",
         "prompt",
