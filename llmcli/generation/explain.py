@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 from torch import Tensor
 
 from llmcli.generation.processors import Processor
+from llmcli.generation.processors.narrow import run_narrowed
 
 Measure = Literal["logits", "scores"]
 
@@ -171,8 +172,4 @@ def run_chain(
     listener: Listener | None = None,
 ) -> Tensor:
     """The logits [B,V] after every processor, in order; the listener is told of each."""
-    for name, process in chain:
-        logits = process(ids, logits)
-        if listener is not None:
-            listener.stage(name, logits)
-    return logits
+    return run_narrowed(chain, ids, logits, None if listener is None else listener.stage)

@@ -33,7 +33,9 @@ def presence_and_frequency(presence: float, frequency: float, prompt: int) -> Pr
     def process(ids: Tensor, logits: Tensor) -> Tensor:
         said = ids[:, prompt:]
         counts = torch.zeros_like(logits).scatter_add_(-1, said, torch.ones_like(said).to(logits))
-        return logits - counts * frequency - (counts > 0) * presence
+        # Only where something was said; an id that was said twice is written twice, alike.
+        taken = logits.gather(-1, said) - counts.gather(-1, said) * frequency - presence
+        return logits.scatter(-1, said, taken)
 
     return process
 
@@ -51,7 +53,10 @@ def no_repeat_ngram(size: int) -> Processor:
         for row, repeats in enumerate(again):
             cut[row, windows[row, repeats, -1]] = CUT
         # Where every id is banned the rule cannot be kept.
-        return torch.where(cut.isfinite().any(-1, keepdim=True), cut, logits)
+        possible = cut.amax(-1, keepdim=True) > CUT
+        if cut.device.type == "cpu" and bool(possible.all()):
+            return cut
+        return torch.where(possible, cut, logits)
 
     return process
 
