@@ -50,24 +50,29 @@ def fit(points: Sequence[tuple[float, float]], *, degree: int) -> Curve | None:
     return Curve(curve.constant, curve.linear, curve.quadratic, explained)
 
 
-def crossover(on: Curve, off: Curve) -> float | None:
-    """The position from which a token costs less with the cache for good; 0 where it always does.
+def crossover(on: Curve, off: Curve, *, first: float, last: float) -> float | None:
+    """The position from which on to the last measured one a token costs less with the cache.
 
-    None where it never does.
+    It is `first` where it always does, and None where it does not at `last`: curves say nothing
+    of lengths that were not measured.
     """
     a, b, c = (
         off.quadratic - on.quadratic,
         off.linear - on.linear,
         off.constant - on.constant,
     )
-    if not a and not b:
-        return 0.0 if c > 0 else None
-    if a < 0 or (a == 0 and b < 0):
+    if off.at(last) <= on.at(last):
         return None
-    if a == 0:
-        return max(0.0, -c / b)
+    return max([first, *(root for root in _roots(a, b, c) if first < root < last)])
+
+
+def _roots(a: float, b: float, c: float) -> list[float]:
+    """Where a n^2 + b n + c is 0."""
+    if not a:
+        return [-c / b] if b else []
     under = b * b - 4 * a * c
-    return 0.0 if under < 0 else max(0.0, (-b + math.sqrt(under)) / (2 * a))
+    root = math.sqrt(max(0.0, under))
+    return [(-b + sign * root) / (2 * a) for sign in (-1, 1)] if under >= 0 else []
 
 
 def _solved(points: Sequence[tuple[float, float]], powers: Sequence[int]) -> dict[int, float]:

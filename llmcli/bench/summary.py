@@ -81,12 +81,15 @@ class ArmCurve:
 class Crossover:
     """From how many tokens on a step of `arm` costs less than one of the reference.
 
-    `position` is None where it never does. `predicted` and `measured` are the reference's time
+    `position` lies between `first` and `last`, the measured ones, and is None where a step at
+    `last` costs no less. `predicted` and `measured` are the reference's time
     over the arm's for all new tokens of the longest case, by the fitted curves and by the clock.
     """
 
     arm: str
     rows: int
+    first: int
+    last: int
     position: float | None
     predicted: float
     measured: float
@@ -125,13 +128,16 @@ def crossovers(cases: Sequence[CaseRuns], found: Sequence[ArmCurve]) -> tuple[Cr
         longest = max(alike, key=lambda case: case.case.planned)
         off = next((name for name, arm in longest.arms.items() if arm.arm.kind == "none"), None)
         by_name = {one.arm: one.curve for one in found if one.rows == rows}
+        first = min(case.case.prompt_tokens for case in alike)
+        last = longest.case.planned - 2
         for name, curve in by_name.items():
             other = by_name.get(off) if off else None
             if off is None or name == off or curve is None or other is None:
                 continue
             measured = _decode_time(longest.arms[off]) / _decode_time(longest.arms[name])
             predicted = _predicted(longest, other) / _predicted(longest, curve)
-            result.append(Crossover(name, rows, crossover(curve, other), predicted, measured))
+            position = crossover(curve, other, first=first, last=last)
+            result.append(Crossover(name, rows, first, last, position, predicted, measured))
     return tuple(result)
 
 

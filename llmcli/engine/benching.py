@@ -157,7 +157,8 @@ def _given(flags: Flags) -> dict[str, Any]:
 def _flags_for(flags: Flags, strategy: StrategyName, seed: int) -> Flags:
     """Those of the flags that this strategy reads."""
     read = reads(strategy, sampling=True)
-    kept = {name: value for name, value in _given(flags).items() if name in read}
+    # Those that draw only when asked to would refuse a seed of draws that they do not make.
+    kept = {name: value for name, value in _given(flags).items() if name in read - {"seed"}}
     seeded = {"seed": seed} if strategy == "sample" else {}
     return replace(Flags(), **{**kept, **seeded, "strategy": strategy})
 

@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from llmcli.generation.finite import not_finite
 from llmcli.model import Decoder
 from llmcli.model.block import Block
 from llmcli.model.embedding import sinusoids
@@ -71,11 +72,13 @@ def attribute(
 ) -> Attribution:
     """For ids [1,T]; `token` is by default the one that the model finds likeliest there.
 
-    `name` gives a token's text.
+    `name` gives a token's text. Raises GenerationError for logits that are not finite.
     """
     # Later tokens cannot change what comes of earlier ones.
     seen = _watch(decoder, ids[:, : position + 1])
     logits = decoder.lm_head.uncapped(_before_head(decoder, seen), decoder.embed_tokens.weight)
+    if not bool(logits.isfinite().all()):
+        raise not_finite(decoder, ids[:, : position + 1], 1)
     if token is None:
         token = int(logits.argmax())
     stream = _Stream(decoder, seen)

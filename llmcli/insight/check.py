@@ -15,7 +15,7 @@ from llmcli.insight.facts import Facts
 from llmcli.insight.findings import Finding
 from llmcli.insight.values import OnProgress, equal_bytes, scan
 from llmcli.text.chat_template import ChatTemplate, find_template
-from llmcli.text.stop_ids import collect_stop_ids
+from llmcli.text.stop_ids import collect_stop_ids, lost_stop_ids
 from llmcli.text.tokenizer import Tokenizer
 
 
@@ -169,9 +169,13 @@ def _stops(
     try:
         defaults: Mapping[str, Any] = directory.generation_config()
         stops = collect_stop_ids(defaults, directory.config, tokenizer, template)
+        lost = lost_stop_ids(defaults, directory.config, tokenizer)
     except LlmcliError as error:
         yield Finding("error", "stop ids", error.message)
         return
+    for file, token in lost:
+        text = f"{token}, named by {file}, is no id, and nothing can end by it"
+        yield Finding("warning", "stop ids", text)
     if not stops:
         yield Finding("warning", "stop ids", "nothing names one: an answer ends by length alone")
     for stop in stops:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from llmcli.generation.finite import not_finite
 from llmcli.model import Decoder
 from llmcli.model.taps import Site, Tap, tapped
 
@@ -54,13 +55,19 @@ class Lens:
 def look(
     decoder: Decoder, ids: Tensor, *, positions: Sequence[int], name: Callable[[int], str]
 ) -> Lens:
-    """For ids [1,T]; `name` gives a token's text. Streams are dropped as soon as they are read."""
+    """For ids [1,T]; `name` gives a token's text. Streams are dropped as soon as they are read.
+
+    Raises GenerationError for logits that are not finite.
+    """
     at = torch.tensor(list(positions), device=decoder.device)
     ids = ids[:, : max(positions) + 1]
     streams = decoder.hidden(ids)[0, at]
     ends: list[int] = []
     for start in range(0, len(at), _ROWS):
-        ends += decoder.unembed(streams[start : start + _ROWS]).argmax(-1).tolist()
+        logits = decoder.unembed(streams[start : start + _ROWS])
+        if not bool(logits.isfinite().all()):
+            raise not_finite(decoder, ids, 1)
+        ends += logits.argmax(-1).tolist()
     rows: list[LensRow] = []
 
     def read(layer: int | None) -> Tap:

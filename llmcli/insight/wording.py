@@ -143,7 +143,7 @@ def norm_kind(spec: DecoderSpec) -> str:
         "sandwich": "before and after attention and MLP",
         "post_inside": "after attention and MLP, before the addition",
         "parallel": "before attention and MLP, which run side by side",
-        "parallel_shared": "one before attention and MLP, which run side by side",
+        "parallel_shared": "before attention and MLP, which share it and run side by side",
     }
     return f"{kind} {places[spec.residual]}"
 

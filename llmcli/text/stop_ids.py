@@ -53,6 +53,21 @@ def collect_stop_ids(
     )
 
 
+def lost_stop_ids(
+    generation_config: Mapping[str, object] | None,
+    config: Mapping[str, object] | None,
+    tokenizer: Tokenizer,
+) -> tuple[tuple[str, int], ...]:
+    """Ids that a file names as ends and that no vocabulary holds, each with the file's name."""
+    limit = max(tokenizer.vocab_size, _integer((config or {}).get("vocab_size")))
+    return tuple(
+        (file, token)
+        for file, values in (("generation_config.json", generation_config), ("config.json", config))
+        for token in _eos_ids(file, (values or {}).get("eos_token_id"))
+        if token >= limit
+    )
+
+
 def find_turn_end(tokenizer: Tokenizer, template: ChatTemplate) -> int | None:
     """The control token that the template writes right after an assistant's reply, if any.
 

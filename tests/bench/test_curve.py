@@ -44,13 +44,16 @@ def test_too_few_positions_tell_nothing(places: list[int], degree: int) -> None:
     ("on", "off", "expected"),
     [
         (Curve(2, 0, 0, 1), Curve(1, 0.1, 0, 1), 10),
-        (Curve(1, 0, 0, 1), Curve(2, 0.1, 0, 1), 0),
+        (Curve(1, 0, 0, 1), Curve(2, 0.1, 0, 1), 1),
         (Curve(5, 0, 0, 1), Curve(1, 0, 1, 1), 2),
         (Curve(1, 1, 0, 1), Curve(2, 0, 0.01, 1), pytest.approx(98.99, abs=0.01)),
         (Curve(2, 1, 0, 1), Curve(1, 0.5, 0, 1), None),
         (Curve(1, 0, 0, 1), Curve(1, 0, 0, 1), None),
-        (Curve(1, 0, 0, 1), Curve(2, 0, 0, 1), 0),
+        (Curve(1, 0, 0, 1), Curve(2, 0, 0, 1), 1),
+        # They meet past what was measured, which says nothing.
+        (Curve(6, 0.5, 0, 1), Curve(160, 0, 0, 1), 1),
+        (Curve(160, 0, 0, 1), Curve(6, 0.5, 0, 1), None),
     ],
 )
 def test_crossover(on: Curve, off: Curve, expected: float | None) -> None:
-    assert crossover(on, off) == expected
+    assert crossover(on, off, first=1, last=200) == expected

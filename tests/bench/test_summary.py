@@ -63,7 +63,8 @@ def test_curves_are_those_of_the_device() -> None:
     # The cache-less step at n tokens before it computes n + 1.
     assert off.curve.quadratic == pytest.approx(0.001, rel=1e-3)
     (found,) = crossovers(cases, (on, off))
-    assert found.position == 0
+    assert found.position == found.first == 5
+    assert found.last == 36
     assert found.predicted == pytest.approx(found.measured, rel=1e-3)
 
 

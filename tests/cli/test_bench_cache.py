@@ -25,7 +25,7 @@ machine: *
 software: *
 command: *
 runs: 3 of each arm in turns after 1 to warm up
-limits measured here: reads # GB/s, multiplies # GFLOP/s
+limits measured here: reads # _B/s, multiplies # _FLOP/s
 peak memory of the process: *
 
 greedy: 5 prompt tokens, 6 new
@@ -33,10 +33,10 @@ arm total s first token s prefill tok/s decode tok/s p# ms p# ms p# ms faster ca
 on # ±# # # # # # # #x [#, #] 327.7 kB 327.7 kB
 off # ±# # # # # # # - 0 -
 
-on: the last step reads 1.0 MB of weights and 12.8 kB of keys and values, and takes # GFLOP: \
-# GB/s (#% of the limit), # GFLOP/s (#%)
-off: the last step reads 1.0 MB of weights and 0 B of keys and values, and takes # GFLOP: \
-# GB/s (#% of the limit), # GFLOP/s (#%)
+on: the last step reads 1.0 MB of weights and 12.8 kB of keys and values, and takes # kFLOP: \
+# _B/s (#% of the limit), # _FLOP/s (#%)
+off: the last step reads 1.0 MB of weights and 0 B of keys and values, and takes # MFLOP: \
+# _B/s (#% of the limit), # _FLOP/s (#%)
 on against off: largest difference of a logit #, of the distributions # nats, over 6 steps; \
 the same best token at every step
 warm-up, not counted: on # s, off # s
@@ -47,6 +47,7 @@ def _masked(text: str) -> str:
     """Without what a clock decides."""
     text = re.sub(r"^(machine|software|command|peak memory of the process): .*$", r"\1: *", text,
                   flags=re.MULTILINE)  # fmt: skip
+    text = re.sub(r"[kMG](B|FLOP)/s", r"_\1/s", text)
     kept = r"(?<![\d.])(?:\d+(?:\.\d+)? (?:kB of|MB of|B of|steps|prompt|new|of each|to warm))"
     pieces = re.split(f"({kept}|327.7 kB|float32|260k)", text)
     masked = [
@@ -112,6 +113,20 @@ def test_every_strategy(invoke: Invoke, strategy: str) -> None:
     assert [one["strategy"] for one in report["strategies"]] == strategy.split(",")
     arms = [a for one in report["strategies"] for case in one["cases"] for a in case["arms"]]
     assert all(arm["same_ids"] for arm in arms)
+
+
+def test_a_seed_with_a_strategy_that_may_draw_and_does_not(invoke: Invoke) -> None:
+    result = invoke(*QUICK, "--strategy", "sample,dola", "--seed", "3", "--output", "jsonl")
+    assert (result.code, result.err) == (0, "")
+    rows = [json.loads(line) for line in result.out.splitlines()]
+    assert {row["strategy"] for row in rows} == {"sample", "dola"}
+
+
+def test_one_run_has_no_spread_and_packed_keys_are_read_unpacked(invoke: Invoke) -> None:
+    out = invoke(*QUICK, "--repeats", "1", "--arms", "on,quantized-8").out
+    assert "±" not in out
+    assert re.search(r"^quantized-8: .* of keys and values, unpacked,", out, re.MULTILINE)
+    assert re.search(r"^on: .* of keys and values, and takes", out, re.MULTILINE)
 
 
 def test_a_prompt_of_its_own(invoke: Invoke) -> None:

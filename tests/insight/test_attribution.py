@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from llmcli.errors import GenerationError
 from llmcli.insight.attribution import Attribution, attribute
 from llmcli.model import Decoder
 from llmcli.model.edits import zero_head
@@ -115,3 +116,10 @@ def test_in_less_than_float64_the_rest_is_named_rounding() -> None:
 def test_a_cap_on_the_logits_is_told() -> None:
     spec = replace(random_decoder().spec, logit_softcap=3.0)
     assert _attribute(random_decoder(spec), 5).softcap == 3.0
+
+
+def test_no_token_is_named_for_logits_that_are_not_finite() -> None:
+    decoder = random_decoder()
+    decoder.norm.weight.data[0] = float("nan")
+    with pytest.raises(GenerationError, match=r"not finite .* come from norm"):
+        _attribute(decoder)

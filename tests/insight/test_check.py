@@ -109,6 +109,7 @@ FAULTS: list[tuple[Fault, str, str, str]] = [
         "does not compile",
     ),
     (lambda f: _edit(f, "generation_config.json", eos_token_id="x"), "error", "stop ids", "'x'"),
+    (lambda f: _edit(f, "config.json", eos_token_id=512), "warning", "stop ids", "512, named by c"),
     (
         lambda f: shutil.copy(f / WEIGHTS, f / "stale\x07.safetensors"),
         "warning",

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from llmcli.errors import GenerationError
 from llmcli.insight import lens as lens_module
 from llmcli.insight.lens import look
 from llmcli.model import Decoder
@@ -61,3 +62,10 @@ def test_later_tokens_are_not_read() -> None:
     ids = ids_for(decoder.spec)
     short = look(decoder, ids[:, :8], positions=[7], name=str)
     assert look(decoder, ids, positions=[7], name=str) == short
+
+
+def test_no_token_is_named_for_logits_that_are_not_finite() -> None:
+    decoder = random_decoder()
+    decoder.norm.weight.data[0] = float("nan")
+    with pytest.raises(GenerationError, match=r"not finite .* come from norm"):
+        look(decoder, torch.tensor([[1, 2]]), positions=(1,), name=str)

@@ -66,7 +66,7 @@ def _row(name: str) -> Row:
         ("gpt_oss-plain", "attention sinks"),
         ("gemma2-plain", "scores capped at"),
         ("falcon-7b", "multi-query (MQA)"),
-        ("falcon-7b", "side by side"),
+        ("falcon-7b", "LayerNorm before attention and MLP, which share it and run side by side"),
         ("phi3-longrope-long", "LongRoPE"),
         ("llama-rope-dynamic", "dynamic scaling"),
         ("llama-rope-linear", "linear scaling"),

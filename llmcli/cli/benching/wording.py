@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from llmcli.cli.inspecting.columns import table
-from llmcli.cli.inspecting.sizes import in_bytes
+from llmcli.cli.inspecting.sizes import in_bytes, in_flops
 
 if TYPE_CHECKING:
     from llmcli.bench.report import Compared, Report, Strategy
@@ -60,8 +60,8 @@ def case_lines(case: CaseSummary, report: Report) -> Iterator[str]:
         if arm.weight_bytes is not None and arm.kv_bytes is not None and arm.flops is not None:
             yield (
                 f"{arm.arm}: the last step reads {in_bytes(arm.weight_bytes)} of weights and "
-                f"{in_bytes(arm.kv_bytes)} of keys and values, and takes "
-                f"{arm.flops / 1e9:.2f} GFLOP{_achieved(arm, report)}"
+                f"{in_bytes(arm.kv_bytes)} of keys and values{_unpacked(arm)}, and takes "
+                f"{in_flops(arm.flops)}{_achieved(arm, report)}"
             )
     for arm in case.arms:
         if line := _proof(arm, case.reference):
@@ -104,7 +104,7 @@ def _cells(arm: ArmSummary) -> tuple[str, ...]:
     times = (latency.p50, latency.p90, latency.p99) if latency else ()
     return (
         arm.arm,
-        f"{arm.total.median:.3f} ±{_half(arm.total):.3f}",
+        f"{arm.total.median:.3f}" + f" ±{_half(arm.total):.3f}" * (len(arm.totals) > 1),
         f"{arm.first_token.median:.3f}",
         f"{arm.prefill.median:.0f}",
         f"{arm.decode.median:.1f}" if arm.decode else "-",
@@ -126,14 +126,19 @@ def _ratio(one: Ratio) -> str:
     return f"{one.value:.2f}x [{one.low:.2f}, {one.high:.2f}]"
 
 
+def _unpacked(arm: ArmSummary) -> str:
+    # Attention reads what the cache has unpacked for it, not the codes.
+    return ", unpacked" if arm.kind in ("quantized-8", "quantized-4") else ""
+
+
 def _achieved(arm: ArmSummary, report: Report) -> str:
     if report.limits is None or arm.bytes_per_second is None or arm.flops_per_second is None:
         return ""
     of_bytes = arm.bytes_per_second / report.limits.bytes_per_second
     of_flops = arm.flops_per_second / report.limits.flops_per_second
     return (
-        f": {arm.bytes_per_second / 1e9:.1f} GB/s ({of_bytes:.0%} of the limit), "
-        f"{arm.flops_per_second / 1e9:.1f} GFLOP/s ({of_flops:.0%})"
+        f": {in_bytes(arm.bytes_per_second)}/s ({of_bytes:.1%} of the limit), "
+        f"{in_flops(arm.flops_per_second)}/s ({of_flops:.1%})"
     )
 
 
@@ -159,11 +164,11 @@ def _proof(arm: ArmSummary, reference: str) -> str:
 
 def _crossover(one: Crossover) -> str:
     if one.position is None:
-        pays = "never pays"
-    elif one.position < 1:
-        pays = "pays from the first token on"
+        pays = f"does not pay at {one.last:,} tokens, the most measured, by these curves"
+    elif one.position <= one.first:
+        pays = f"pays at every length measured, {one.first:,} to {one.last:,} tokens"
     else:
-        pays = f"pays from {one.position:.0f} tokens on"
+        pays = f"pays from {one.position:,.0f} tokens on"
     return (
         f"{one.arm}{_rows(one.rows)}: the cache {pays}; in the longest case it decodes "
         f"{one.measured:.2f}x as fast, predicted {one.predicted:.2f}x"

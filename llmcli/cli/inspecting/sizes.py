@@ -15,6 +15,16 @@ def in_bytes(count: float) -> str:
     return f"{size / 1000:.1f} PB"
 
 
+def in_flops(count: float) -> str:
+    """Operations with a unit: 12 kFLOP, 1.3 MFLOP, 14.0 GFLOP."""
+    size = float(count)
+    for unit in ("kFLOP", "MFLOP", "GFLOP"):
+        size /= 1000
+        if size < 999.95:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1000:.1f} TFLOP"
+
+
 def share(part: int, whole: int) -> str:
     """A percentage with one decimal."""
     return f"{100 * part / whole:.1f}%" if whole else "-"

@@ -152,6 +152,10 @@ def _config_file(path: Path) -> Facts:
             f"--config {printable(str(path))} is a folder, not a config.json",
             hint=f"give --model {printable(str(path))} for the whole checkpoint",
         )
+    if not path.exists():
+        raise UsageError(
+            f"--config {printable(str(path))} does not exist", hint="give a config.json's path"
+        )
     return config_facts(printable(str(path)), read_json(path))
 
 

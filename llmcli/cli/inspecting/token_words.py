@@ -45,7 +45,7 @@ def tokens_of(
     if not least <= len(given) <= most:
         counts = str(most) if least == most else f"at most {most}"
         raise UsageError(
-            f"view {view} takes --token {counts} times, and it is there {len(given)} times",
+            f"view {view} takes {counts} --token, and {len(given)} were given",
             hint=f"llmcli inspect-layers --view {view}{' --token TEXT' * (least or most)}",
         )
     return [_token_of(subject, text) for text in given]

@@ -146,6 +146,12 @@ def test_out_of_range(invoke: Invoke, args: list[str], told: str) -> None:
     assert told in done.err
 
 
+def test_a_config_that_is_not_there_is_named_as_typed(invoke: Invoke) -> None:
+    done = invoke("inspect-layers", "--config", "no/such.json")
+    assert (done.code, done.out) == (2, "")
+    assert "--config no/such.json does not exist" in done.err
+
+
 def test_a_table_too_wide_is_stacked() -> None:
     header, rows = ("NAME", "N", "M"), [("first", "1000", ""), ("second", "22", "3000")]
     assert table(header, rows, 18) == [
