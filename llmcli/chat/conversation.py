@@ -15,7 +15,7 @@ from llmcli.text.chat_prompt import Message
 
 FIRST_BRANCH = "main"
 # More than any turn's number has, and few enough for int().
-_MOST_DIGITS = 18
+MOST_DIGITS = 18
 
 
 class Conversation:
@@ -112,7 +112,7 @@ class Conversation:
         if where in self.branches:
             self._move(self.branches[where], where)
             return
-        if not where.isdecimal() or len(where) > _MOST_DIGITS:
+        if not where.isdecimal() or len(where) > MOST_DIGITS:
             raise UsageError(
                 f"there is no branch {where!r}; there are {', '.join(self.branches)}",
                 hint="give one of these names, or a turn's number",

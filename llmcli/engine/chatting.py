@@ -11,7 +11,7 @@ from typing import Literal
 
 from llmcli.chat.budget import Budget, Overflow, fit
 from llmcli.chat.conversation import Conversation
-from llmcli.chat.turn import Ended, Said, now
+from llmcli.chat.turn import Ended, Said, Turn, now
 from llmcli.engine.chat_turn import ChatOptions, Done, Meter, Prepared, Reply
 from llmcli.engine.engine import Engine
 from llmcli.engine.generation import Generation
@@ -19,7 +19,7 @@ from llmcli.engine.overflow import check_limits, effective_context
 from llmcli.engine.pool import SessionPool
 from llmcli.engine.prompt import Prompt
 from llmcli.engine.settings import Settings
-from llmcli.errors import GenerationError, StorageError, UsageError
+from llmcli.errors import GenerationError, StorageError, TemplateError, UsageError
 from llmcli.generation.reads import reads
 from llmcli.text.chat_prompt import ChatPrompt, build_chat_ids
 from llmcli.text.detokenizer import Detokenizer, hidden_ids
@@ -205,6 +205,11 @@ class Chat:
         """
         return self.engine.settings(self.options.generate.flags)
 
+    @property
+    def context(self) -> int:
+        """How many tokens a prompt and its reply may have together."""
+        return self._budget().context
+
     def meter(self) -> Meter:
         """How full the context is with the conversation as it stands, no new message in it."""
         path = self.conversation.path()
@@ -212,7 +217,7 @@ class Chat:
         used = 0
         if path:
             gone = sum(turn.number in self._left_out for turn in path[:-1])
-            used = len(self._render(path[-1].number, drop=gone, user=None).ids)
+            used = self._length(path[-1], drop=gone)
         return Meter(used=used, context=budget.context, reserve=budget.reserve)
 
     def tokens(self, text: str) -> list[tuple[int, str]]:
@@ -276,6 +281,15 @@ class Chat:
             self.conversation.messages(parent=parent, drop=drop, user=user),
             add_generation_prompt=user is not None,
         )
+
+    def _length(self, last: Turn, *, drop: int) -> int:
+        """Tokens of the history up to `last`, without the oldest `drop` turns."""
+        try:
+            return len(self._render(last.number, drop=drop, user=None).ids)
+        except TemplateError:
+            # Some templates take nothing but a message to be answered
+            asked = self._render(last.parent, drop=drop, user=last.said.user)
+            return len(asked.ids) + len(self.tokens(last.said.reply))
 
     def _budget(self) -> Budget:
         context = effective_context(self.engine.loaded.spec, self.options.generate.max_context)

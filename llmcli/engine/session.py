@@ -36,7 +36,8 @@ class Session:
     @property
     def held(self) -> tuple[int, ...]:
         """The ids whose keys and values the cache holds, those that it dropped since included."""
-        if self._last is not None and self._cache is not None:
+        # A run that was broken off before it fed anything has left the cache as it was
+        if self._last is not None and self._cache is not None and self._last.ids.shape[1]:
             if self._last.ids.shape[0] > 1:
                 self._last.reorder(torch.zeros(1, dtype=torch.long, device=self._decoder.device))
             trusted = self._cache.seen if self._cache.trusted else 0

@@ -462,3 +462,21 @@ def test_the_meter(tmp_path: Path) -> None:
     assert chat.meter().used == done.meter.used + 1
     chat.conversation.undo()
     assert chat.meter().used == 0
+
+
+def test_the_meter_where_a_template_wants_a_message_last(tmp_path: Path) -> None:
+    wants = "{% if messages[-1].role != 'user' %}{{ raise_exception('no') }}{% endif %}"
+    chat = chat_with(puppet(tmp_path, [b"fine"], wants + CHATML))
+    done = say(chat, "one")
+    # All but the token that ended the reply
+    assert chat.meter().used == done.meter.used - 1
+
+
+def test_a_turn_that_computed_nothing_costs_no_cache(tmp_path: Path) -> None:
+    chat = chat_with(puppet(tmp_path, [b"fine"]))
+    say(chat, "one")
+    held = chat._pool.sizes()[0][0]
+    reply = chat.run(chat.prepare("two"))
+    reply.session.stepper(reply.prepared.prompt.ids)
+    chat.rollback(reply)
+    assert say(chat, "two").kept == held > 0

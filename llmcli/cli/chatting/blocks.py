@@ -16,13 +16,14 @@ def is_open(text: str) -> bool:
 
 
 def typed(text: str) -> Typed:
-    """The message inside a block, with what stands after it; any other text as it is."""
+    """The message inside a block; any other text, such as code with a docstring, as it is."""
     begun = text.lstrip()
     if not begun.startswith(MARK):
         return Typed(text)
     inside, _, after = begun[len(MARK) :].partition(MARK)
-    inside = inside.removeprefix("\n").removesuffix("\n")
-    return Typed((inside + after).rstrip("\n"), verbatim=True)
+    if after.strip():
+        return Typed(text, verbatim=True)
+    return Typed(inside.removeprefix("\n").removesuffix("\n"), verbatim=True)
 
 
 def completed(first: str, more: Callable[[], str]) -> Typed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from llmcli.chat.conversation import MOST_DIGITS
 from llmcli.cli import terminal
 from llmcli.cli.chatting.talk import Talk
 from llmcli.cli.chatting.turns import beginning, take_turn
@@ -76,8 +77,9 @@ def tell(talk: Talk, line: str) -> None:
 
 
 def _number(argument: str) -> int:
-    if not argument.isdecimal():
+    if not argument.isdecimal() or len(argument) > MOST_DIGITS:
         raise UsageError(
-            f"{argument!r} is not a turn's number", hint="/tree lists the turns with their numbers"
+            f"{beginning(argument)!r} is not a turn's number",
+            hint="/tree lists the turns with their numbers",
         )
     return int(argument)

@@ -5,12 +5,15 @@ No error of a message or of a command ends it, and Ctrl-C ends it only at an emp
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from llmcli.cli import interrupts, terminal
 from llmcli.cli.chatting.slash import run_command
 from llmcli.cli.chatting.talk import LeaveError, Talk
 from llmcli.cli.chatting.turns import meter_text, say
 from llmcli.cli.chatting.typed import PressedError, Typed
 from llmcli.cli.failures import explained
+from llmcli.errors import LlmcliError
 
 HINT = "(Ctrl-C once more, or Ctrl-D, leaves)"
 
@@ -50,7 +53,11 @@ def talk_on(talk: Talk, *, debug: bool) -> int:
 
 
 def _read(talk: Talk) -> Typed:
-    meter = meter_text(talk.chat.meter()) if talk.reader.interactive else ""
+    meter = ""
+    if talk.reader.interactive:
+        # A template that refuses the conversation says so at the next message, not here for ever
+        with suppress(LlmcliError):
+            meter = meter_text(talk.chat.meter())
     draft, talk.draft = talk.draft, ""
     return talk.reader.read(meter=lambda: meter, draft=draft)
 

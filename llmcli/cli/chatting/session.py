@@ -87,13 +87,16 @@ def _greet(talk: Talk) -> None:
         turns = len(talk.chat.conversation.path())
         again = f"; {turns} turn{'s' * (turns != 1)} so far" if turns else ""
         terminal.note(
-            f"{talk.resolved.name} ({engine.loaded.family}), context {engine.loaded.spec.context} "
-            f"tokens; /help lists the commands"
+            f"{talk.resolved.name} ({engine.loaded.family}), context {talk.chat.context} tokens; "
+            f"/help lists the commands"
         )
         terminal.note(f"saved in {_short(talk.keeper.path)}{again}")
 
 
 def _short(path: Path) -> str:
     """With `~` for the user's own folder."""
-    home = Path.home()
+    try:
+        home = Path.home()
+    except RuntimeError:  # neither $HOME nor a name for this user
+        return str(path)
     return str(Path("~") / path.relative_to(home)) if path.is_relative_to(home) else str(path)

@@ -43,7 +43,7 @@ def show(talk: Talk, _: str) -> None:
         ("model", talk.resolved.name, str(talk.resolved.path)),
         ("device", str(loaded.decoder.device), loaded.device_reason),
         ("dtype", str(loaded.decoder.dtype).removeprefix("torch."), loaded.dtype_reason),
-        ("context", meter_text(chat.meter()), "the checkpoint"),
+        ("context", meter_text(chat.meter()), _context_source(talk)),
         ("kv-cache", "on" if talk.chosen.keeps_cache else "off", _cache_source(talk)),
         ("system", "none" if system is None else repr(system), "the conversation"),
         ("branch", chat.conversation.branch or "unnamed", "the conversation"),
@@ -135,6 +135,10 @@ def _text(value: object) -> str:
         case list():
             return " ".join(map(repr, value)) or "-"
     return str(value)
+
+
+def _context_source(talk: Talk) -> str:
+    return "the checkpoint" if talk.chosen.chatting.max_context is None else "flag"
 
 
 def _cache_source(talk: Talk) -> str:

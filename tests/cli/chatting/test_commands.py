@@ -51,6 +51,7 @@ def test_help_names_every_command(talk: Talker) -> None:
         ("/undo", "there is no turn to undo"),
         ("/edit x", "'x' is not a turn's number"),
         ("/edit 7", "there is no turn 7"),
+        ("/edit " + 5000 * "9", "is not a turn's number"),
         ("/cache maybe", "it must be on, off or show"),
         ("/help nothing", "there is no command /nothing"),
         ("/set tempo 1", "there is no setting 'tempo'"),

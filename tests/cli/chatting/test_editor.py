@@ -18,6 +18,7 @@ from tests.cli.chatting.talking import (
     CTRL_D,
     ENTER,
     TAB,
+    TEMPLATE,
     UP,
     Person,
     plain,
@@ -48,6 +49,35 @@ def test_a_short_talk(model: str) -> None:
         person.says("say 2", "three")
         person.leaves()
     assert said() == ["say 1", "say 2"]
+
+
+def test_the_context_that_was_asked_for(model: str) -> None:
+    with Person(model, "--max-context", "300") as person:
+        person.prompted("context 300 tokens")
+        person.says("/show", "ctx 0/300 (0%)", "flag")
+        person.leaves()
+
+
+def test_a_template_that_refuses_a_finished_reply(tmp_path: Path) -> None:
+    wants = "{% if messages[-1].role != 'user' %}{{ raise_exception('no') }}{% endif %}"
+    with Person(puppet(tmp_path, SCRIPTS, chat_template=wants + TEMPLATE)) as person:
+        person.prompted()
+        person.says("say 1", "one two", "kept 0", "ctx ")
+        person.says("say 2", "three")
+        assert "error" not in plain(person.child.seen)
+        person.leaves()
+
+
+def test_a_template_that_refuses_everything(model: str) -> None:
+    Path("none.jinja").write_text("{{ raise_exception('no') }}")
+    with Person(model) as person:
+        person.prompted()
+        person.says("say 1", "one two")
+        person.leaves()
+    with Person(model, "--template", "none.jinja", "--resume") as person:
+        person.prompted("1 turn so far")
+        person.says("say 2", "refuses this chat: no")
+        person.leaves()
 
 
 def test_a_new_line_in_a_message(model: str) -> None:

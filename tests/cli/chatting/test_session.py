@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from llmcli.cli.chatting import session
 from llmcli.cli.chatting.setting_keys import find_key, setting_keys
 from llmcli.cli.decoding import Decoding
 from tests.cli.chatting.talking import TEMPLATE, puppet
@@ -124,3 +125,11 @@ def test_every_decoding_option_can_be_set() -> None:
         assert find_key("--" + name.replace("_", "-")).field == name
     assert find_key("-n").name == "max-new-tokens"
     assert find_key("t").name == "temperature"
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(session.Path, "home", nowhere)
+    assert session._short(Path("/chats/a.jsonl")) == str(Path("/chats/a.jsonl"))

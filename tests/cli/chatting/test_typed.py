@@ -44,6 +44,9 @@ def test_two_slashes_stand_for_one() -> None:
         (['"""', "a", "b"], "a\nb"),
         (['"""'], ""),
         (['say """a"""'], 'say """a"""'),
+        # Code, pasted
+        (['"""Doc."""\nimport os\n'], '"""Doc."""\nimport os\n'),
+        (['"""', 'a""" b'], '"""\na""" b'),
     ],
 )
 def test_blocks(lines: list[str], message: str) -> None:
