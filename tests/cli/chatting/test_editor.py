@@ -75,8 +75,9 @@ def test_a_template_that_refuses_everything(model: str) -> None:
         person.says("say 1", "one two")
         person.leaves()
     with Person(model, "--template", "none.jinja", "--resume") as person:
-        person.prompted("1 turn so far")
-        person.says("say 2", "refuses this chat: no")
+        person.sees("1 turn so far", "<ready>")
+        person.types(b"say 2" + ENTER)
+        person.sees("refuses this chat: no", "<ready>")
         person.leaves()
 
 
