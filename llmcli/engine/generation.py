@@ -184,6 +184,7 @@ class Generation:
 
     def _count(self, token: Token, seconds: float) -> None:
         stats = self.stats
+        stats.at_once = bool(self._strategy.outcome.hypotheses)
         self.tokens.append(token)
         stats.new_tokens += 1
         if stats.first_token_seconds is None:

@@ -13,7 +13,7 @@ class Stats:
     """Seconds are spent in the generation itself; time in which the caller prints is left out.
 
     `first_token_seconds` runs from the start of the prefill to the first new token; it is None
-    where there was none.
+    where there was none. `at_once`: all tokens came at the end, as those of a search do.
     """
 
     prompt_tokens: int = 0
@@ -22,18 +22,26 @@ class Stats:
     load_seconds: float = 0.0
     first_token_seconds: float | None = None
     decode_seconds: float = 0.0
+    at_once: bool = False
     cache_bytes: int = 0
     dropped_tokens: int = 0
     peak_memory_bytes: int | None = None
 
     @property
     def prefill_rate(self) -> float | None:
-        """Prefilled tokens per second up to the first new token."""
+        """Prefilled tokens per second up to the first new token; None where it is not known."""
+        if self.at_once:
+            return None
         return _rate(self.prefilled_tokens, self.first_token_seconds)
 
     @property
     def decode_rate(self) -> float | None:
-        """New tokens per second after the first; None for fewer than two."""
+        """New tokens per second after the first, or where they came at once, over the whole run.
+
+        None for fewer than two.
+        """
+        if self.at_once and self.new_tokens > 1:
+            return _rate(self.new_tokens, (self.first_token_seconds or 0.0) + self.decode_seconds)
         return _rate(self.new_tokens - 1, self.decode_seconds)
 
 

@@ -111,3 +111,16 @@ def test_small_files_are_read_before_the_weights(
 def test_no_threads(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="threads is 0"):
         Engine.load(tmp_path, LoadOptions(threads=0))
+
+
+def test_a_search_has_the_rate_of_its_whole_run(tmp_path: Path) -> None:
+    made = make_puppet(tmp_path / "model", SCRIPT).folder
+    engine = Engine.load(made, LoadOptions(device="cpu"))
+    options = GenerateOptions(flags=Flags(strategy="beam", max_new_tokens=9))
+    found = engine.generate(engine.prompt(PromptRequest(text="hi")), options)
+    assert "".join(found)
+    stats = found.stats
+    assert stats.first_token_seconds is not None
+    assert stats.prefill_rate is None
+    assert stats.decode_rate is not None
+    assert stats.decode_rate <= stats.new_tokens / stats.first_token_seconds
