@@ -76,6 +76,13 @@ def test_where_the_cache_begins_to_pay() -> None:
     assert found.position == pytest.approx(29, abs=0.2)
 
 
+def test_a_turn_that_was_broken_off_is_left_out_of_the_speedup() -> None:
+    (case,) = trial("off", "on")
+    whole = summarise(case).arms[1].speedup
+    case.arms["off"].runs.append(case.arms["off"].runs[0])
+    assert summarise(case).arms[1].speedup == whole
+
+
 def test_one_new_token_has_no_decode() -> None:
     (case,) = trial(cases=(Case(6, 1, 1),))
     on = next(arm for arm in summarise(case).arms if arm.arm == "on")

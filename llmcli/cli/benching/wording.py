@@ -36,7 +36,9 @@ def machine_lines(report: Report) -> Iterator[str]:
     if report.peak_memory_bytes is not None:
         yield f"peak memory of the process: {in_bytes(report.peak_memory_bytes)}"
     if not report.whole:
-        yield "broken off: what had been measured by then follows"
+        any_run = any(strategy.cases for strategy in report.strategies)
+        told = "what had been measured by then follows" if any_run else "nothing was measured yet"
+        yield f"broken off: {told}"
 
 
 def case_title(strategy: Strategy, case: CaseSummary) -> str:
