@@ -52,7 +52,7 @@ def compare_arms(
     """
     arms = plan_arms(text, flags, fresh_seed=secrets.randbelow(2**32))
     requests = [replace(request, flags=arm.flags) for arm in arms]
-    _refuse_unread(request, show)
+    _refuse_unread(request, show, several=(flags.num_return or 1) > 1)
     # Fails at once where stdout is closed.
     terminal.Answer()
     typed = read()
@@ -80,13 +80,14 @@ def compare_arms(
     return code
 
 
-def _refuse_unread(request: Request, show: Show) -> None:
+def _refuse_unread(request: Request, show: Show, *, several: bool) -> None:
     given = {
         "--explain": request.explain,
         "--receipt": request.receipt is not None,
         "--logprobs": request.logprobs is not None,
         "--echo": show.echo,
         "--raw-output": show.raw_output,
+        "--num-return": several,
         "--max-context": request.context.max_context is not None,
         "--overflow": request.context.overflow is not None,
     }

@@ -20,7 +20,7 @@ from llmcli.cli.prompts_file import PromptLine, read_prompts
 from llmcli.cli.records import Earlier, RecordFile, check_same, read_earlier
 from llmcli.cli.running import Request, load_all
 from llmcli.cli.samples import SamplePrinter
-from llmcli.errors import GenerationError
+from llmcli.errors import GenerationError, LlmcliError
 
 Record = Mapping[str, Any]
 
@@ -61,6 +61,8 @@ def answer_many(
         samples=batching.num_samples,
         batch_size=batching.size,
     )
+    if batching.prompts is None and isinstance(error := job.requests[0].prompt, LlmcliError):
+        raise error
     run: Record = {}
     if batching.output is not None:
         run = describe(resolved, engine, request, settings, job)

@@ -103,7 +103,8 @@ def _parse(option: str, given: str) -> Named:
             text = json.loads(given)
         except ValueError:
             text = None
-        if not isinstance(text, str):
+        # JSON can spell halves of surrogate pairs, which no token writes.
+        if not isinstance(text, str) or any("\ud800" <= char <= "\udfff" for char in text):
             raise UsageError(
                 f"{option} {_quoted(given)} begins with a quotation mark and is no quoted text",
                 hint=r'quote as JSON does: "\"" is a quotation mark, "\n" a line break',

@@ -183,6 +183,7 @@ def test_an_interruption_keeps_what_is_finished(form: list[str]) -> None:
         (["--explain"], "--compare does not read --explain"),
         (["--logprobs", "2", "--echo"], "--compare does not read --logprobs, --echo"),
         (["--raw-output"], "--compare does not read --raw-output"),
+        (["--num-return", "2"], "--compare does not read --num-return"),
         (["--strategy", "beam"], "--compare and --strategy beam contradict each other"),
         (["--top-p", "0.5"], "no arm of --compare greedy,beam reads --top-p"),
     ],

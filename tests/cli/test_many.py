@@ -228,6 +228,14 @@ def test_what_always_says_the_same_has_no_samples(invoke: Invoke, how: list[str]
     assert "--num-samples needs sampling" in result.err
 
 
+@pytest.mark.parametrize("how", [[], ["--json"]], ids=str)
+def test_samples_of_no_prompt_are_one_error(invoke: Invoke, how: list[str]) -> None:
+    alone = invoke(*STORIES, "", "--no-bos", "-t", "1", *how)
+    result = invoke(*STORIES, "", "--no-bos", "-t", "1", "--num-samples", "2", *how)
+    assert (result.code, result.out, result.err) == (alone.code, "", alone.err)
+    assert "the prompt is empty" in result.err
+
+
 def test_seeds_do_not_run_over(invoke: Invoke) -> None:
     high = ["-t", "1", "--seed", str(2**63 - 2), "-n", "1"]
     assert invoke(*STORIES, "hi", "--num-samples", "2", *high).code == 0

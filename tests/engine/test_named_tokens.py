@@ -43,6 +43,7 @@ def test_the_last_equals_sign_parts() -> None:
         {"suppress": ('""',)},
         {"suppress": ('"',)},
         {"suppress": ('"a',)},
+        {"suppress": ('"\\ud800"',)},
         {"logit_bias": ("a",)},
         {"logit_bias": ("a=",)},
         {"logit_bias": ("a=x",)},
