@@ -48,7 +48,7 @@ def write_whole(path: Path, data: bytes, *, replace: bool) -> None:
 def cannot_write(path: Path, error: Exception) -> StorageError:
     return StorageError(
         f"{path} cannot be written: {reason(error)}",
-        hint="free some space, or choose another folder",
+        hint="check the folder, its permissions and free space",
     )
 
 

@@ -18,7 +18,7 @@ def save(talk: Talk, name: str) -> None:
     from llmcli.chat.export import save as write
 
     path = _path(name)
-    write(talk.chat.conversation, path, replace=path in talk.saved)
+    write(talk.chat.conversation, path, replace=path in talk.saved, keeper=talk.keeper)
     talk.saved.add(path)
     tell(talk, f"saved in {path}")
 
@@ -27,8 +27,8 @@ def export(talk: Talk, name: str) -> None:
     from llmcli.chat.export import export as write
 
     path = _path(name)
-    write(talk.chat.conversation, path, replace=path in talk.saved)
-    talk.saved.add(path)
+    write(talk.chat.conversation, path, replace=path in talk.exported, keeper=talk.keeper)
+    talk.exported.add(path)
     tell(talk, f"written to {path}")
 
 

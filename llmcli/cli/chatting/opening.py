@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 _NARROW = 30
 
 
-def find_chat_model(name: str | None, template: Path | None) -> Resolved:
+_OFFER = "give --template FILE.jinja, or continue a text with `llmcli generate`"
+
+
+def find_chat_model(name: str | None, template: Path | None, *, hint: str = _OFFER) -> Resolved:
     """The checkpoint's folder; UsageError where it has no chat template and none is given."""
     from llmcli.text.chat_template import find_template
 
@@ -33,7 +36,7 @@ def find_chat_model(name: str | None, template: Path | None) -> Resolved:
     if template is None and find_template(resolved.path) is None:
         raise UsageError(
             f"{resolved.name} is a base model: it has no chat template, so it cannot chat",
-            hint="give --template FILE.jinja, or continue a text with `llmcli generate`",
+            hint=hint,
         )
     return resolved
 

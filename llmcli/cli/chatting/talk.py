@@ -69,6 +69,7 @@ class Talk:
     editing: int | None = None
     draft: str = ""
     saved: set[Path] = field(default_factory=set)
+    exported: set[Path] = field(default_factory=set)
     failed: bool = False
 
     @property

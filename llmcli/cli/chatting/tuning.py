@@ -108,7 +108,8 @@ def model(talk: Talk, name: str) -> None:
         return
     loading = replace(talk.chosen.loading, model=name)
     # The old one stays until the new one is ready, so that a failure costs nothing.
-    resolved = find_chat_model(name, None)
+    again = "leave, and begin with --template FILE.jinja"
+    resolved = find_chat_model(name, None, hint=again)
     engine = load_found(resolved, loading)
     talk.switch(engine, resolved, replace(talk.chosen, loading=loading))
     tell(talk, f"model {resolved.name} ({engine.loaded.family}), {meter_text(talk.chat.meter())}")

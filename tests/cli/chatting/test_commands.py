@@ -235,3 +235,15 @@ def test_a_draft_model_and_guidance(talk: Talker) -> None:
     assert "it does not read draft-model, now unset" in result.err
     assert "--num-return is 2; a chat has one reply a turn" in result.err
     assert result.err.count("error:") == 1
+
+
+def test_an_export_does_not_write_over_a_saved_conversation(talk: Talker) -> None:
+    result = talk("say 1", "/save kept.jsonl", "/export kept.jsonl", "/save kept.jsonl")
+    assert "there is a file" in result.err
+    assert Path("kept.jsonl").read_text().startswith("{")
+
+
+def test_a_base_model_in_mid_chat(talk: Talker) -> None:
+    told = talk("/model stories260k", "say 1")
+    assert "hint: leave, and begin with --template FILE.jinja" in told.err
+    assert "one" in told.out
