@@ -115,7 +115,8 @@ def measure(
         yield runs
         for number in range(plan.warmup + plan.repeats):
             warming = number < plan.warmup
-            for arm in plan.arms:
+            # The other way round each second time, so that no arm always comes first.
+            for arm in plan.arms if number % 2 == 0 else reversed(plan.arms):
                 told(f"{arm.name}, {'warm-up' if warming else 'run'}")
                 stepper = _stepper(decoder, arm, case)
                 timing, same = method.timed(stepper, prompt, forced, clock)

@@ -85,7 +85,7 @@ def test_arms_take_turns_and_the_warm_up_has_the_same_shapes() -> None:
     off = [(new, 0) for new in range(6, 11)]
     first = [(6, 0), *((1, held) for held in range(6, 10))]
     proof = [pair for both in zip(off, on, strict=True) for pair in both]
-    assert seen == first + (on + off) * 3 + proof
+    assert seen == first + on + off + off + on + on + off + proof
 
 
 def test_all_arms_are_fed_the_same_ids_whatever_they_would_choose() -> None:
