@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from llmcli.acquire.resolve import Resolved
 from llmcli.checkpoint.escape import printable
 from llmcli.cli import terminal
 from llmcli.cli.options import MACHINE, Loading, value_option
@@ -17,6 +16,7 @@ from llmcli.cli.progress import StepProgress
 from llmcli.errors import UsageError
 
 if TYPE_CHECKING:
+    from llmcli.acquire.resolve import Resolved
     from llmcli.engine.engine import Engine
     from llmcli.engine.session import Session
 
