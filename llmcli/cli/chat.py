@@ -53,3 +53,6 @@ def chat(
         grammar=constraining.read(),
     )
     return run(chosen, debug=debug)
+
+
+COMMAND_CLASS = ChatCommand

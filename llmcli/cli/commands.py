@@ -1,46 +1,71 @@
-"""The commands' table. Must not know exit codes."""
+"""The commands' table. Must not know exit codes.
+
+Only the command that is asked for is imported; the list in the help needs none.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from importlib import import_module
+from typing import Any
+
 import typer
 
-from llmcli.cli import (
-    bench_cache,
-    chat,
-    convert,
-    generate,
-    inspect_layers,
-    models,
-    options,
-    pull,
-    replay,
-)
-from llmcli.cli.grouped import GroupedCommand
+from llmcli.cli import options
 
 NAME = "llmcli"
 
-app = typer.Typer(
-    name=NAME,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("generate", cls=GroupedCommand)(generate.generate)
-app.command("chat", cls=chat.ChatCommand)(chat.chat)
-app.command("replay", cls=GroupedCommand)(replay.replay)
-app.command("inspect-layers", cls=GroupedCommand)(inspect_layers.inspect_layers)
-app.command("bench-cache", cls=GroupedCommand)(bench_cache.bench_cache)
-app.command("pull", cls=GroupedCommand)(pull.pull)
-app.command("models", cls=GroupedCommand)(models.models)
-app.command("convert", cls=GroupedCommand)(convert.convert)
+# Name and what the list of commands says of it; the function bears the name with underscores, in
+# a module of its own.
+COMMANDS = {
+    "generate": "Answer a prompt, or continue a text.",
+    "chat": "Talk with a model in a conversation that is kept.",
+    "replay": "Run a receipt again and tell the first difference.",
+    "inspect-layers": "Show what a transformer holds and does.",
+    "bench-cache": "Measure what the KV cache buys, and prove it.",
+    "pull": "Fetch a checkpoint and print its folder.",
+    "models": "List the checkpoints on this machine.",
+    "convert": "Turn a GGUF file into a checkpoint folder.",
+}
 
 
-@app.callback()
+def make_app(whole: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
+    """The program with these commands whole, the others by name and help alone."""
+    app = typer.Typer(
+        name=NAME,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for name, told in COMMANDS.items():
+        function, kind = _imported(name) if name in whole else (_stub, None)
+        app.command(name, cls=kind, short_help=told)(function)
+    app.callback()(root)
+    return app
+
+
+def named_in(args: Sequence[str]) -> list[str]:
+    """The command that these arguments ask for, if any."""
+    return [arg for arg in args if arg in COMMANDS][:1]
+
+
 def root(version: options.Version = False) -> None:
     """Generate text from a terminal, on your own checkpoint and machine."""
 
 
 def command_names() -> list[str]:
     """In the order of the help."""
-    return [command.name for command in app.registered_commands if command.name]
+    return list(COMMANDS)
+
+
+def _imported(name: str) -> tuple[Any, Any]:
+    from llmcli.cli.grouped import GroupedCommand
+
+    function = name.replace("-", "_")
+    module = import_module(f"llmcli.cli.{function}")
+    return vars(module)[function], vars(module).get("COMMAND_CLASS", GroupedCommand)
+
+
+def _stub() -> None:
+    raise AssertionError("a command that was not asked for")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import typer
 
 from llmcli.cli import interrupts, terminal
-from llmcli.cli.commands import NAME, app, command_names
+from llmcli.cli.commands import NAME, command_names, make_app, named_in
 from llmcli.cli.failures import explained
 from llmcli.cli.usage import is_help, usage_error
 
@@ -49,10 +49,10 @@ def _interrupted() -> int:
 
 def _invoke(args: Sequence[str]) -> int:
     if f"_{NAME.upper()}_COMPLETE" in os.environ:
-        app(args, prog_name=NAME)
+        make_app()(args, prog_name=NAME)
     try:
         # Typer's own main() would turn any broken pipe, a server's too, into a silent exit 1.
-        command = typer.main.get_command(app)
+        command = typer.main.get_command(make_app(named_in(args)))
         with command.make_context(NAME, list(args)) as context:
             result = command.invoke(context)
     except typer.Exit as done:

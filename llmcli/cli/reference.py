@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from llmcli.cli import terminal
-from llmcli.cli.commands import NAME, app
+from llmcli.cli.commands import NAME, make_app
 from llmcli.cli.grouped import groups
 
 _INTRODUCTION = """\
@@ -78,6 +78,7 @@ _VARIABLES = (
 
 def render() -> str:
     """The whole page."""
+    app = make_app()
     root: Any = typer.main.get_command(app)
     settings = app.info.context_settings or {}
     with typer.Context(root, info_name=NAME, **settings) as context:

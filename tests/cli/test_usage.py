@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
+import typer
 
 from llmcli import __version__
 from llmcli.cli import models
-from llmcli.cli.commands import command_names
+from llmcli.cli.commands import COMMANDS, command_names, make_app, named_in
 from tests.cli.conftest import Invoke
 
 
@@ -177,3 +178,15 @@ def test_commands_are_short() -> None:
         ]
         body = command.body[1:]  # the first is its docstring
         assert (body[-1].end_lineno or 0) - body[0].lineno < 40
+
+
+def test_each_command_is_whole_when_it_is_asked_for(invoke: Invoke) -> None:
+    """What the list says of a command, and that the list needs none of them."""
+    whole: Any = typer.main.get_command(make_app())
+    light: Any = typer.main.get_command(make_app(()))
+    assert list(whole.commands) == list(light.commands) == command_names()
+    for name in command_names():
+        assert len(whole.commands[name].params) > 1
+        assert not light.commands[name].params[1:]
+        assert named_in(["--debug", name, "chat"]) == [name]
+        assert len(COMMANDS[name]) <= 60
