@@ -15,6 +15,7 @@ from unittest import mock
 import torch
 from torch import Tensor
 
+from llmcli.model import attend as fused
 from llmcli.model import attention
 from llmcli.spec import (
     DecoderSpec,
@@ -351,7 +352,7 @@ def interleaved_groups() -> Iterator[None]:
         return attend
 
     with (
-        mock.patch.object(attention, "attend", wrong(attention.attend)),
+        mock.patch.object(fused, "attend", wrong(fused.attend)),
         mock.patch.object(attention, "attend_plainly", wrong(attention.attend_plainly)),
     ):
         yield

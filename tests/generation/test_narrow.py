@@ -77,5 +77,5 @@ def test_filters_behind_top_k_see_few_ids() -> None:
 
 def test_infinite_logits_are_left_for_the_caller_to_refuse() -> None:
     logits = torch.full((1, VOCAB), float("nan"))
-    chain = make_processors(SamplingParams(top_k=7, top_p=0.5, seed=0), sampling=True)
+    chain = make_processors(SamplingParams(top_k=7, min_p=0.5, seed=0), sampling=True)
     assert not run_narrowed(chain, IDS, logits).isfinite().any()

@@ -51,7 +51,9 @@ def _few(logits: Tensor) -> Tensor | None:
     if logits.device.type != "cpu":
         return None
     possible = (logits > CUT).any(0)
-    if int(possible.sum()) * _WORTH > logits.shape[-1]:
+    count = int(possible.sum())
+    # None at all: NaN, which the caller has to see.
+    if not count or count * _WORTH > logits.shape[-1]:
         return None
     return possible.nonzero()[:, 0]
 
