@@ -1,9 +1,9 @@
 """What the chain of processors costs a token, against a decode step: off, each, and all on.
 
-    python tests/benchmarks/processors.py [--step-ms 40] [--rounds 50] [--threads 1]
+    python tests/benchmarks/processors.py FOLDER [--rounds 50] [--threads 1]
 
-Logits are of SmolLM2's size after a text of 500 ids. --step-ms is a decode step of SmolLM2-135M
-on the same machine (40 ms on two idle cores); the bars are 0 with all off and 5 % with all on.
+Logits are of SmolLM2's size after a text of 500 ids. FOLDER is SmolLM2-135M's, of which a decode
+step is timed in the same run; the bars are 0 with all off and 5 % of it with all on.
 Medians, and the fastest run, which is the better guide where other programs run too.
 """
 
@@ -13,6 +13,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
@@ -45,10 +46,12 @@ EACH = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--step-ms", type=float, default=40.0)
+    parser.add_argument("folder", type=Path)
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()
+    step_ms = decode_step(given.folder, given.rounds)
+    print(f"a decode step: {step_ms:.1f} ms")
     torch.set_num_threads(given.threads)
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(VOCAB, (1, SEEN), generator=generator)
@@ -60,7 +63,7 @@ def main() -> None:
     def show(label: str, once: Callable[[], object]) -> None:
         times = milliseconds(once, given.rounds)
         median, least = statistics.median(times), min(times)
-        share = 100 / given.step_ms
+        share = 100 / step_ms
         print(f"{label:26}{median:9.3f}{share * median:9.2f}{least:12.3f}{share * least:9.2f}")
 
     print(f"{'':26}{'median ms':>9}{'% step':>9}{'fastest ms':>12}{'% step':>9}")
@@ -88,6 +91,19 @@ def main() -> None:
         recorder.stage("top-k", whole())
 
     show("all on, two stages told", explained)
+
+
+def decode_step(folder: Path, rounds: int) -> float:
+    """Median milliseconds of one token after SEEN others, with torch's own threads."""
+    from llmcli.cache import make_cache
+    from llmcli.checkpoint.directory import ModelDir
+    from llmcli.engine.load import load_decoder
+    from llmcli.generation.stepper import Stepper
+
+    decoder = load_decoder(ModelDir.open(folder), device="cpu").decoder
+    stepper = Stepper(decoder, make_cache("growing", decoder.spec))
+    stepper.feed(torch.randint(3, decoder.spec.vocab_size, (1, SEEN)))
+    return statistics.median(milliseconds(lambda: stepper.feed(torch.tensor([[5]])), rounds))
 
 
 def milliseconds(once: Callable[[], object], rounds: int) -> list[float]:
