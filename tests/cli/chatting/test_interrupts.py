@@ -19,7 +19,7 @@ SCRIPTS = {"": ["one ", "two ", "three"], "1": ["a", EMOJI, "b"]}
 
 def kept() -> list[tuple[str, str, str]]:
     """Message, reply and ending of every turn on disk."""
-    files = sorted(Path("../home/chats").glob("*.jsonl"))
+    files = sorted(Path("../home/chats").glob("*.jsonl"), key=lambda one: one.stat().st_mtime_ns)
     lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     return [(one["user"], one["reply"], one["ended"]) for one in lines if "reply" in one]
 
