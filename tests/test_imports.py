@@ -18,6 +18,7 @@ _DISK = {"errors", "spec", "checkpoint", "families"}
 _MATHS = {"errors", "spec", "cache", "model"}
 BELOW: dict[str, set[str]] = {
     "errors": set(),
+    "whole_file": set(),
     "spec": {"errors"},
     "cache": {"errors", "spec"},
     "model": {"errors", "spec", "cache"},
@@ -28,8 +29,8 @@ BELOW: dict[str, set[str]] = {
     "generation": _MATHS,
     "bench": _MATHS | {"generation"},
     "insight": _MATHS | _DISK | {"generation", "text"},
-    "chat": {"errors", "text"},
-    "engine": _MATHS | _DISK | {"generation", "bench", "text", "acquire", "chat"},
+    "chat": {"errors", "whole_file", "text"},
+    "engine": _MATHS | _DISK | {"generation", "bench", "text", "acquire", "chat", "whole_file"},
 }
 BELOW["cli"] = set(BELOW)
 BELOW["__main__"] = {"cli"}

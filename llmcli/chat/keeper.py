@@ -13,9 +13,10 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from llmcli.chat.events import Begun, Event, Spoken
-from llmcli.chat.files import FOR_OWNER, cannot_write, write_all, write_whole
+from llmcli.chat.files import FOR_OWNER, cannot_write, write_whole
 from llmcli.chat.record import as_bytes
 from llmcli.errors import StorageError
+from llmcli.whole_file import write_all
 
 SUFFIX = ".jsonl"
 _LOCKS = ".locks"

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from llmcli.cli import interrupts, report, terminal
 from llmcli.cli.explaining import tell_steps
-from llmcli.cli.receipts import check_target, write_receipt
+from llmcli.cli.files import check_target
+from llmcli.cli.receipts import write_receipt
 from llmcli.cli.running import Request, Run, start
 from llmcli.errors import UsageError
 
@@ -37,7 +38,7 @@ def answer(request: Request, read_prompt: Callable[[], str], show: Show) -> int:
     """0, or 130 where Ctrl-C ended the text early. Raises LlmcliError."""
     output = terminal.Answer(raw=show.raw_output)
     if request.receipt is not None:
-        check_target(request.receipt)
+        check_target("--receipt", request.receipt, only='"llmcli_receipt"', what="receipt")
     run = start(request, read_prompt())
     if show.verbose:
         _tell(report.setup_lines(run))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmcli import __version__
 from llmcli.acquire.resolve import Resolved
-from llmcli.checkpoint.fingerprint import fingerprint
+from llmcli.cli.hashing import hashed
 from llmcli.cli.prompts_file import PromptLine
 from llmcli.cli.running import Request, prompt_request
 from llmcli.errors import LlmcliError, TemplateError, UsageError
@@ -133,12 +133,13 @@ def describe(
 ) -> dict[str, Any]:
     """All that shapes the records, by name, for a later run to compare with."""
     from llmcli.cache import LOSSY
+    from llmcli.engine.identity import fingerprint
 
     params = asdict(settings.params) | {"seed": None}
     kind = job.rows.cache_kind
     return {
         "version": __version__,
-        "model": f"{resolved.name} {fingerprint(resolved.path)}",
+        "model": f"{resolved.name} {fingerprint(hashed(resolved))}",
         "dtype": str(engine.loaded.decoder.dtype).removeprefix("torch."),
         "cache": kind if kind in LOSSY else "exact",
         "prompts": _digest([asdict(line) for line in job.lines]),

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from llmcli.checkpoint.escape import printable
 from llmcli.cli import terminal
+from llmcli.cli.files import check_target
+from llmcli.cli.hashing import hashed
 from llmcli.cli.options import MACHINE, Loading, value_option
-from llmcli.cli.progress import StepProgress
 from llmcli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from llmcli.engine.engine import Engine
     from llmcli.engine.session import Session
 
-# How many bytes of a file tell whether it is a prompt cache; its header begins with the facts.
-_HEAD = 4096
 _KINDS = ("growing", "ring", "static", "auto")
 
 SaveCache = Annotated[
@@ -70,7 +69,9 @@ class Keeping:
                 hint="make one with --save-cache",
             )
         if self.save_cache is not None:
-            _check_target(self.save_cache)
+            check_target(
+                "--save-cache", self.save_cache, only="llmcli_prompt_cache", what="prompt cache"
+            )
 
     def refuse(self, what: str) -> None:
         """Raise UsageError where `what` was asked for as well."""
@@ -99,44 +100,15 @@ class Kept:
 
 def open_kept(engine: Engine, resolved: Resolved, loading: Loading, keeping: Keeping) -> Kept:
     """The session, filled from the file as far as it was made for this very run."""
-    from llmcli.engine.identity import fingerprint, identify
+    from llmcli.engine.identity import fingerprint
     from llmcli.engine.prompt_cache import check_kind, load
 
     session = engine.session(loading.cache_kind)
     check_kind(session)
-    bar = StepProgress("hashing the checkpoint")
-    try:
-        checkpoint = fingerprint(identify(resolved.path, on_progress=bar))
-    finally:
-        bar.finish()
+    checkpoint = fingerprint(hashed(resolved))
     if keeping.load_cache is not None:
         why = load(keeping.load_cache, session, checkpoint, engine.loaded.decoder)
         if why is not None:
             shown = printable(str(keeping.load_cache))
             terminal.note(f"warning: {shown} is not used: {why}; the prompt is computed anew")
     return Kept(session, checkpoint, keeping)
-
-
-def _check_target(path: Path) -> None:
-    shown = printable(str(path))
-    if path.is_dir():
-        raise UsageError(f"--save-cache {shown} is a folder", hint="give a file's name in it")
-    if not path.parent.is_dir():
-        raise UsageError(
-            f"--save-cache {shown}: there is no folder {printable(str(path.parent))}",
-            hint="make it first",
-        )
-    if path.exists() and not _is_cache(path):
-        raise UsageError(
-            f"--save-cache {shown} is there, and it is no prompt cache",
-            hint="give a new file; only a prompt cache is ever written over",
-        )
-
-
-def _is_cache(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            head = file.read(_HEAD)
-    except OSError:
-        return False
-    return not head or b"llmcli_prompt_cache" in head

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from llmcli.cli.columns import cells_wide, folded
 from llmcli.cli.control_codes import visible, visible_line
-from llmcli.cli.inspecting.columns import cells_wide, folded
 
 # Narrower columns are hard to read.
 _LEAST = 30

@@ -22,12 +22,12 @@ from llmcli.bench.summary import crossovers, curves, summarise
 from llmcli.bench.trial import Case, CaseRuns, OnRun, Plan, measure
 from llmcli.engine.engine import Engine
 from llmcli.engine.machine import machine_facts
-from llmcli.engine.settings import Flags, Settings
+from llmcli.engine.settings import Flags, Settings, unread
 from llmcli.engine.stats import peak_memory
 from llmcli.errors import GenerationError, UsageError
 from llmcli.generation.explain import run_chain
 from llmcli.generation.processors import Surroundings, make_processors
-from llmcli.generation.reads import StrategyName, reads
+from llmcli.generation.reads import StrategyName
 from llmcli.generation.sampler import Sampler
 from llmcli.generation.strategies import StrategyOptions, make_strategy
 
@@ -123,15 +123,13 @@ class Bench:
         )
 
     def _settings(self, request: BenchRequest) -> Iterator[Settings]:
-        unread = {
-            name for name in _given(request.flags) if name not in ("strategy", "max_new_tokens")
-        }
+        idle = _given(request.flags).keys() - {"seed"}
         for strategy in request.strategies:
             flags = _flags_for(request.flags, strategy, request.seed)
-            unread -= _given(flags).keys()
+            idle -= _given(flags).keys()
             yield self.engine.settings(flags, fresh_seed=request.seed)
-        if unread - {"seed"}:
-            names = ", ".join(sorted(f"--{name.replace('_', '-')}" for name in unread))
+        if idle:
+            names = ", ".join(sorted(f"--{name.replace('_', '-')}" for name in idle))
             raise UsageError(
                 f"no strategy of {', '.join(request.strategies)} reads {names}",
                 hint="leave it out, or add a --strategy that reads it",
@@ -155,12 +153,11 @@ def _given(flags: Flags) -> dict[str, Any]:
 
 
 def _flags_for(flags: Flags, strategy: StrategyName, seed: int) -> Flags:
-    """Those of the flags that this strategy reads."""
-    read = reads(strategy, sampling=True)
-    # Those that draw only when asked to would refuse a seed of draws that they do not make.
-    kept = {name: value for name, value in _given(flags).items() if name in read - {"seed"}}
-    seeded = {"seed": seed} if strategy == "sample" else {}
-    return replace(Flags(), **{**kept, **seeded, "strategy": strategy})
+    """Those of the flags that this strategy reads, as far as they can be measured."""
+    # Only `sample` draws unasked; a second text or model is not measured.
+    drawn = seed if strategy == "sample" else None
+    chosen = replace(flags, strategy=strategy, seed=drawn, negative_prompt=None, draft_model=None)
+    return replace(chosen, **dict.fromkeys(unread(chosen)))
 
 
 def _method(engine: Engine, settings: Settings) -> tuple[Settings, Method]:

@@ -184,7 +184,6 @@ class Generation:
 
     def _count(self, token: Token, seconds: float) -> None:
         stats = self.stats
-        stats.at_once = bool(self._strategy.outcome.hypotheses)
         self.tokens.append(token)
         stats.new_tokens += 1
         if stats.first_token_seconds is None:
@@ -197,4 +196,5 @@ class Generation:
         cache = self._stepper.cache
         self.stats.cache_bytes = cache.nbytes if cache is not None else 0
         self.stats.dropped_tokens = cache.dropped if cache is not None else 0
+        self.stats.at_once = bool(self._strategy.outcome.hypotheses)
         self.stats.peak_memory_bytes = peak_memory(self._stepper.decoder.device)

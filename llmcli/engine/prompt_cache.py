@@ -7,8 +7,6 @@ made with, and only as far as the ids agree.
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from llmcli.engine.session import Session
 from llmcli.errors import CheckpointError, LlmcliError, UsageError
 from llmcli.generation.stepper import Stepper
 from llmcli.model import Decoder
+from llmcli.whole_file import replacing
 
 FORMAT = "1"
 _KEY = "llmcli_prompt_cache"
@@ -82,18 +81,15 @@ def save(path: Path, session: Session, checkpoint: str, decoder: Decoder) -> int
         "dtype": made.dtype,
         "kind": made.kind,
     }
-    beside = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}")
     try:
-        save_file(to_tensors(cache), beside, metadata={_KEY: json.dumps(facts)})
-        os.replace(beside, path)  # noqa: PTH105
+        with replacing(path) as beside:
+            save_file(to_tensors(cache), beside, metadata={_KEY: json.dumps(facts)})
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise LlmcliError(
             f"--save-cache {printable(str(path))} cannot be written: {reason}",
-            hint="check the folder's permissions and free space",
+            hint="check the folder, its permissions and free space",
         ) from error
-    finally:
-        beside.unlink(missing_ok=True)
     return len(ids)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -79,7 +80,7 @@ def attention_weights(
     return torch.cat((wide, column), -1).softmax(-1)[..., :-1].to(q.dtype)
 
 
-class Attending(nn.Module):
+class Attending(nn.Module, ABC):
     """The softmax that all kinds of attention share, in the one place where it can be watched.
 
     `attend` is looked up on the instance at each call, so that a watcher may stand in for it.
@@ -91,9 +92,9 @@ class Attending(nn.Module):
         """q [B,H,T,D], k and v [B,K,S,D] -> [B,H,T,D of v]."""
         return attend(q, k, v, visibility, self.scale)
 
+    @abstractmethod
     def turn(self, k: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Cached keys [B,K,n,D] turned further, where this kind of attention turns them."""
-        raise NotImplementedError
+        """Cached keys [B,K,n,D] turned further, as those of this kind of attention are."""
 
     def weights(self, q: Tensor, k: Tensor, visibility: Visibility) -> Tensor:
         """[B,H,T,S]: what `attend` weighs the values with, computed in plain steps."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from llmcli.chat import files
+from llmcli import whole_file
 from llmcli.chat.conversation import Conversation
 from llmcli.chat.export import export, save, to_markdown
 from llmcli.chat.shelf import Shelf, read_record
@@ -63,7 +63,7 @@ def test_whole_or_not_at_all(
         raise OSError(28, "No space left on device")
 
     (tmp_path / "f").write_text("old")
-    monkeypatch.setattr(files, "write_all", fail)
+    monkeypatch.setattr(whole_file, "write_all", fail)
     with pytest.raises(StorageError, match="No space left"):
         save(talk, tmp_path / "f", replace=True)
     assert [one.read_text() for one in tmp_path.iterdir()] == ["old"]

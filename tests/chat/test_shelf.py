@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from llmcli.chat import files, keeper
+from llmcli import whole_file
+from llmcli.chat import keeper
 from llmcli.chat.shelf import Opened, Shelf, read_record
 from llmcli.errors import StorageError, UsageError
 from tests.chat.talk import say, users
@@ -151,7 +152,7 @@ def test_what_failed_is_made_up_for(
     if begun:
         say(opened.conversation, "x")
     with monkeypatch.context() as patch:
-        patch.setattr(files, "write_all", write)
+        patch.setattr(whole_file, "write_all", write)
         patch.setattr(keeper, "write_all", write)
         with pytest.raises(error):
             say(opened.conversation, "y")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmcli.checkpoint.escape import printable
-from llmcli.cli.inspecting.files import check_target
+from llmcli.cli.files import check_target
 from llmcli.errors import UsageError
 
 if TYPE_CHECKING:

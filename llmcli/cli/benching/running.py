@@ -13,7 +13,7 @@ from llmcli.cli import interrupts, terminal
 from llmcli.cli.benching import plot, rows, wording
 from llmcli.cli.benching.asked import BenchDecoding, Measuring, OutputForm
 from llmcli.cli.benching.figure import check_figure, draw
-from llmcli.cli.inspecting.files import write_bytes_whole
+from llmcli.cli.files import write_bytes_whole
 from llmcli.cli.options import Loading, Prompting
 from llmcli.cli.progress import StepProgress
 from llmcli.cli.prompt_input import read_prompt
@@ -71,6 +71,7 @@ def bench(
     _print(report, shown.output)
     if shown.plot is not None:
         write_bytes_whole(shown.plot, draw(report, shown.plot.suffix.lower()[1:]))
+        terminal.note(f"wrote {printable(str(shown.plot))}")
     return code or (1 if measuring.strict and _differs(report) else 0)
 
 

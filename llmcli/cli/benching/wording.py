@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from llmcli.cli.inspecting.columns import table
-from llmcli.cli.inspecting.sizes import in_bytes, in_flops
+from llmcli.cli.columns import table
+from llmcli.cli.sizes import in_bytes, in_flops
 
 if TYPE_CHECKING:
     from llmcli.bench.report import Compared, Report, Strategy

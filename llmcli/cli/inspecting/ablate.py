@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from llmcli.checkpoint.escape import printable
 from llmcli.cli import interrupts
+from llmcli.cli.columns import folded, table
 from llmcli.cli.inspecting.asked import Asked
-from llmcli.cli.inspecting.columns import folded, table
 from llmcli.cli.inspecting.drawing import Drawing
 from llmcli.cli.inspecting.subject import Subject
 from llmcli.cli.inspecting.svg import Svg, bars, heat_map

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from llmcli.checkpoint.directory import ModelDir
+from llmcli.cli.columns import folded
 from llmcli.cli.inspecting.asked import Asked
-from llmcli.cli.inspecting.columns import folded
 from llmcli.cli.inspecting.drawing import Drawing
 from llmcli.cli.inspecting.subject import Subject
 from llmcli.cli.progress import StepProgress

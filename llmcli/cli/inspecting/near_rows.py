@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from llmcli.cli.inspecting.columns import table
+from llmcli.cli.columns import table
 from llmcli.cli.inspecting.token_words import quoted
 
 if TYPE_CHECKING:

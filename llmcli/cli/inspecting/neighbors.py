@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from llmcli.cli.columns import folded
 from llmcli.cli.inspecting.asked import Asked
-from llmcli.cli.inspecting.columns import folded
 from llmcli.cli.inspecting.drawing import Drawing
 from llmcli.cli.inspecting.near_rows import near_rows
 from llmcli.cli.inspecting.subject import Subject

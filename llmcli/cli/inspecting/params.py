@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from llmcli.cli.columns import folded, table
 from llmcli.cli.inspecting.asked import Asked
-from llmcli.cli.inspecting.columns import folded, table
 from llmcli.cli.inspecting.drawing import Drawing
-from llmcli.cli.inspecting.sizes import share
 from llmcli.cli.inspecting.subject import Subject
 from llmcli.cli.inspecting.svg import Svg, bars
+from llmcli.cli.sizes import share
 from llmcli.insight.params import Params, count_parts
 
 

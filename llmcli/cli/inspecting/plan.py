@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from llmcli.cli.columns import folded, pairs, table
 from llmcli.cli.inspecting.asked import Asked
-from llmcli.cli.inspecting.columns import folded, pairs, table
 from llmcli.cli.inspecting.drawing import Drawing
-from llmcli.cli.inspecting.sizes import in_bytes
 from llmcli.cli.inspecting.subject import Subject
 from llmcli.cli.inspecting.svg import Svg, bars
+from llmcli.cli.sizes import in_bytes
 from llmcli.insight.bounds import check_between
 from llmcli.insight.facts import Facts
 from llmcli.insight.memory_plan import Machine, MemoryPlan, plan_memory

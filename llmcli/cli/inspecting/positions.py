@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from llmcli.cli.columns import folded, pairs, table
 from llmcli.cli.inspecting.asked import Asked
-from llmcli.cli.inspecting.columns import folded, pairs, table
 from llmcli.cli.inspecting.drawing import Drawing
 from llmcli.cli.inspecting.subject import Subject
 from llmcli.cli.inspecting.svg import Svg, bars, lines

@@ -11,9 +11,9 @@ from typing import Any
 
 from llmcli.checkpoint.escape import printable
 from llmcli.cli import interrupts, terminal
+from llmcli.cli.files import check_target, write_whole
 from llmcli.cli.inspecting.asked import Asked
 from llmcli.cli.inspecting.drawing import Drawing
-from llmcli.cli.inspecting.files import check_target, write_whole
 from llmcli.cli.inspecting.subject import Subject
 from llmcli.cli.inspecting.svg import page, stacked
 from llmcli.cli.inspecting.table import VIEWS, View, load_drawing

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from llmcli.cli.columns import folded, pairs
 from llmcli.cli.inspecting.asked import Asked
-from llmcli.cli.inspecting.columns import folded, pairs
 from llmcli.cli.inspecting.drawing import Drawing
-from llmcli.cli.inspecting.sizes import in_bytes
 from llmcli.cli.inspecting.subject import Subject
+from llmcli.cli.sizes import in_bytes
 from llmcli.insight.summary import Summary, summarise
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from llmcli.cli.inspecting.columns import cells_wide
+from llmcli.cli.columns import cells_wide
 
 FONT = 12
 # Of a monospaced letter, in units of its size.

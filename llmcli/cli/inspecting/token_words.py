@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llmcli.cli.inspecting.columns import cells_wide
+from llmcli.cli.columns import cells_wide
 from llmcli.cli.inspecting.subject import Subject
 from llmcli.errors import UsageError
 from llmcli.insight.bounds import check_index

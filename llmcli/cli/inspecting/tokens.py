@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from llmcli.cli.columns import folded, table
 from llmcli.cli.inspecting.asked import Asked
-from llmcli.cli.inspecting.columns import folded, table
 from llmcli.cli.inspecting.drawing import Drawing
 from llmcli.cli.inspecting.subject import Subject
 from llmcli.cli.inspecting.token_words import quoted

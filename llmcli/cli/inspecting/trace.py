@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from llmcli.cli.columns import folded, pairs, table
 from llmcli.cli.inspecting.asked import Asked
-from llmcli.cli.inspecting.columns import folded, pairs, table
 from llmcli.cli.inspecting.drawing import Drawing
-from llmcli.cli.inspecting.sizes import in_bytes
 from llmcli.cli.inspecting.subject import Subject
 from llmcli.cli.inspecting.svg import Svg, lines
 from llmcli.cli.inspecting.token_words import compact, quoted
+from llmcli.cli.sizes import in_bytes
 from llmcli.errors import GenerationError
 from llmcli.insight.bounds import check_between
 from llmcli.insight.ranges import written

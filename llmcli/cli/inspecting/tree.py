@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from llmcli.checkpoint.escape import printable
+from llmcli.cli.columns import cells_wide, folded
 from llmcli.cli.inspecting.asked import Asked
-from llmcli.cli.inspecting.columns import cells_wide, folded
 from llmcli.cli.inspecting.drawing import Drawing
 from llmcli.cli.inspecting.subject import Subject
 from llmcli.errors import UsageError

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from llmcli import whole_file
 from llmcli.cli.inspecting.svg import bars, heat_map, lines, page, stacked
 from llmcli.cli.inspecting.table import VIEWS, load_drawing
 from tests.cli.conftest import Invoke
@@ -63,7 +64,7 @@ def test_views_with_pictures(invoke: Invoke, name: str) -> None:
     assert sorted(path.name for path in Path().iterdir()) == ["a.html", "a.svg"]
 
 
-@pytest.mark.parametrize(("owner", "name"), [(Path, "write_bytes"), (os, "replace")])
+@pytest.mark.parametrize(("owner", "name"), [(whole_file, "write_all"), (os, "replace")])
 def test_a_failed_write_leaves_what_was_there(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch, owner: object, name: str
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llmcli.cli.inspecting.columns import cells_wide
+from llmcli.cli.columns import cells_wide
 from llmcli.cli.inspecting.table import find_views, load_drawing
 from llmcli.cli.inspecting.trace import Traced
 from llmcli.insight.attention import watch_attention

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from llmcli.cli.columns import cells_wide, pairs, table
 from llmcli.cli.inspecting.asked import Asked
-from llmcli.cli.inspecting.columns import cells_wide, pairs, table
 from llmcli.cli.inspecting.showing import as_json
 from llmcli.cli.inspecting.subject import PromptSource, Subject
 from llmcli.cli.inspecting.table import VIEWS, View, load_drawing

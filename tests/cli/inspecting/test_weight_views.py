@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from llmcli.checkpoint.directory import ModelDir
-from llmcli.cli.inspecting.columns import cells_wide
+from llmcli.cli.columns import cells_wide
 from llmcli.cli.inspecting.table import find_views, load_drawing
 from llmcli.engine.load import load_decoder
 from llmcli.insight.superposition import measure
