@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.cli.conftest import Invoke
 from tests.cli.drive import Child
 
 OUT = Path("out.jsonl")
+STORIES = Path(__file__).parents[2] / "weights" / "stories260k"
 ARGS = ["generate", "-m", "stories260k", "--prompts", "p.jsonl", "--output", str(OUT),
         "--batch-size", "4", "-t", "1.1", "--seed", "3"]  # fmt: skip
 
@@ -156,6 +158,21 @@ def test_another_run_is_refused_by_name(
     assert (result.code, result.out) == (2, "")
     assert f"--resume: out.jsonl was made with {named}" in result.err
     assert OUT.read_bytes() == cut
+
+
+def test_one_other_byte_of_the_weights_is_another_model(invoke: Invoke) -> None:
+    model = Path(shutil.copytree(STORIES, "model"))
+    args = ["generate", "-m", str(model), *ARGS[3:]]
+    assert invoke(*args).code == 0
+    before = OUT.read_bytes()
+    weights = next(model.glob("*.safetensors"))
+    data = bytearray(weights.read_bytes())
+    data[len(data) // 2 + 12_345] ^= 1
+    weights.write_bytes(data)
+    result = invoke(*args, "--resume")
+    assert result.code == 2
+    assert "model" in result.err
+    assert OUT.read_bytes() == before
 
 
 def test_other_prompts_are_refused(invoke: Invoke, whole: bytes) -> None:
