@@ -7,13 +7,12 @@ quantised store packs between forwards.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from llmcli.cache.buffer import GROWTH_STEP
 from llmcli.cache.make import CacheKind
 from llmcli.cache.packed import group_size
 from llmcli.cache.quantized import RECENT
-from llmcli.spec import DecoderSpec
+from llmcli.spec import DecoderSpec, kv_bytes_per_layer, kv_shape, state_bytes
 
 
 def cache_bytes(
@@ -28,20 +27,21 @@ def cache_bytes(
     """Bytes held after these forwards, spare capacity included; what `KVCache.nbytes` says."""
     if kind == "none":
         return 0
-    pair = _Pair.of(spec, element_bytes)
+    plain = kv_bytes_per_layer(spec, element_bytes)
     step = planned if kind == "static" and planned else GROWTH_STEP
     tokens = sum(pieces)
     total = 0
     for layer in spec.layers:
         if layer.mixer == "gated_delta":
-            total += _state(spec, element_bytes)
+            total += state_bytes(spec, element_bytes)
         elif layer.window is not None and kind != "growing":
             held = min(tokens, layer.window)
-            total += min(_stepped(held, step), layer.window) * pair.plain
+            total += min(_stepped(held, step), layer.window) * plain
         elif kind in ("quantized-8", "quantized-4"):
-            total += _quantized(pieces, pair, 8 if kind == "quantized-8" else 4)
+            packed = _packed_bytes(spec, 8 if kind == "quantized-8" else 4, element_bytes)
+            total += _quantized(pieces, packed_token=packed, exact_token=plain)
         else:
-            total += _stepped(tokens, step) * pair.plain
+            total += _stepped(tokens, step) * plain
     return rows * total
 
 
@@ -49,34 +49,15 @@ def _stepped(needed: int, step: int) -> int:
     return -(-needed // step) * step
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """Key and value of one token in one layer: heads, widths of a head, bytes of a number."""
-
-    heads: int
-    widths: tuple[int, int]
-    size: int
-
-    @classmethod
-    def of(cls, spec: DecoderSpec, size: int) -> _Pair:
-        if (latent := spec.latent) is not None:
-            return cls(spec.num_heads, (latent.nope_dim + latent.rope_dim, latent.value_dim), size)
-        return cls(spec.num_kv_heads, (spec.head_dim, spec.head_dim), size)
-
-    @property
-    def plain(self) -> int:
-        return self.heads * sum(self.widths) * self.size
-
-    def codes(self, bits: int) -> int:
-        return self.heads * sum(-(-width * bits // 8) for width in self.widths)
-
-    @property
-    def scales(self) -> int:
-        groups = sum(width // group_size(width) for width in self.widths)
-        return self.heads * groups * 2 * self.size
+def _packed_bytes(spec: DecoderSpec, bits: int, size: int) -> int:
+    """One token's codes in one layer, with a scale and a minimum for each group."""
+    heads, *widths = kv_shape(spec)
+    codes = sum(-(-width * bits // 8) for width in widths)
+    groups = sum(width // group_size(width) for width in widths)
+    return heads * (codes + groups * 2 * size)
 
 
-def _quantized(pieces: Sequence[int], pair: _Pair, bits: int) -> int:
+def _quantized(pieces: Sequence[int], *, packed_token: int, exact_token: int) -> int:
     length = packed = code_slots = exact_slots = 0
     for piece in pieces:
         held = length - packed
@@ -87,13 +68,4 @@ def _quantized(pieces: Sequence[int], pair: _Pair, bits: int) -> int:
             exact_slots = _stepped(RECENT, GROWTH_STEP)
         exact_slots = max(exact_slots, _stepped(held + piece, GROWTH_STEP))
         length += piece
-    return code_slots * (pair.codes(bits) + pair.scales) + exact_slots * pair.plain
-
-
-def _state(spec: DecoderSpec, element_bytes: int) -> int:
-    facts = spec.linear
-    assert facts is not None
-    channels = 2 * facts.num_key_heads * facts.key_dim + facts.num_value_heads * facts.value_dim
-    state = facts.num_value_heads * facts.key_dim * facts.value_dim
-    # The recurrent matrices are float32 at least.
-    return channels * (facts.conv_kernel - 1) * element_bytes + state * max(4, element_bytes)
+    return code_slots * packed_token + exact_slots * exact_token

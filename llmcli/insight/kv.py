@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from llmcli.insight.facts import Facts
 from llmcli.insight.ranges import alike, written
-from llmcli.spec import DecoderSpec, LayerSpec
+from llmcli.spec import DecoderSpec, LayerSpec, kv_bytes_per_layer, kv_bytes_per_token, state_bytes
 
 if TYPE_CHECKING:
     from llmcli.cache import CacheKind
@@ -119,26 +119,9 @@ def cache_bytes(spec: DecoderSpec, length: int, element: int) -> int:
 def layer_bytes(spec: DecoderSpec, layer: LayerSpec, length: int, element: int) -> int:
     """The same for one layer; a windowed one keeps no more than its window."""
     if layer.mixer == "gated_delta":
-        return _state_bytes(spec, element) if length else 0
+        return state_bytes(spec, element) if length else 0
     held = length if layer.window is None else min(length, layer.window)
-    return held * _token_bytes(spec, element)
-
-
-def _token_bytes(spec: DecoderSpec, element: int) -> int:
-    """Keys and values of one token in one layer; latent attention keeps its heads' whole."""
-    if spec.latent is not None:
-        one = spec.latent
-        return spec.num_heads * (one.nope_dim + one.rope_dim + one.value_dim) * element
-    return 2 * spec.num_kv_heads * spec.head_dim * element
-
-
-def _state_bytes(spec: DecoderSpec, element: int) -> int:
-    """Matrices of the heads, which are float32 at least, and the convolution's last inputs."""
-    one = spec.linear
-    assert one is not None
-    keys, values = one.num_key_heads * one.key_dim, one.num_value_heads * one.value_dim
-    matrices = one.num_value_heads * one.key_dim * one.value_dim * max(element, 4)
-    return matrices + (one.conv_kernel - 1) * (2 * keys + values) * element
+    return held * kv_bytes_per_layer(spec, element)
 
 
 def _room(layer: LayerSpec, length: int) -> int:
@@ -161,8 +144,8 @@ def _layer_cache(
         number=len(indices),
         kind=kind,
         holds=0 if state else layer.window,
-        bytes_per_token=0 if state else _token_bytes(spec, element),
-        state_bytes=_state_bytes(spec, element) if state else 0,
+        bytes_per_token=0 if state else kv_bytes_per_layer(spec, element),
+        state_bytes=state_bytes(spec, element) if state else 0,
         capacity=tuple(0 if state else _room(layer, length) for length in contexts),
         bytes=tuple(len(indices) * layer_bytes(spec, layer, n, element) for n in contexts),
     )
@@ -200,10 +183,9 @@ def _designs(spec: DecoderSpec, contexts: Sequence[int], element: int) -> list[D
 def _design(
     name: str, spec: DecoderSpec, contexts: Sequence[int], element: int, *, this: bool = False
 ) -> Design:
-    number = sum(one.mixer == "attention" for one in spec.layers)
     return Design(
         name=name,
-        bytes_per_token=number * _token_bytes(spec, element),
+        bytes_per_token=kv_bytes_per_token(spec, element),
         bytes=tuple(cache_bytes(spec, length, element) for length in contexts),
         this=this,
     )

@@ -18,9 +18,9 @@ from llmcli.spec.decoder import (
     Sinusoidal,
     SpecError,
 )
+from llmcli.spec.kept import kv_bytes_per_layer, kv_bytes_per_token, kv_shape, state_bytes
 from llmcli.spec.parameters import (
     count_parameters,
-    kv_bytes_per_token,
     parameter_shapes,
     wide_parameters,
 )
@@ -60,7 +60,10 @@ __all__ = [
     "SpecError",
     "YarnScaling",
     "count_parameters",
+    "kv_bytes_per_layer",
     "kv_bytes_per_token",
+    "kv_shape",
     "parameter_shapes",
+    "state_bytes",
     "wide_parameters",
 ]

@@ -64,20 +64,6 @@ def wide_parameters(spec: DecoderSpec) -> frozenset[str]:
     return frozenset(name for name in parameter_shapes(spec) if name.endswith(ends))
 
 
-def kv_bytes_per_token(spec: DecoderSpec, bytes_per_element: int) -> int:
-    """Bytes that one more token adds to a cache that keeps every layer's keys and values.
-
-    2 x kv heads x head_dim a layer; latent attention caches its heads' keys and values whole.
-    A gated-delta layer keeps a state of fixed size and adds nothing.
-    """
-    key_width = value_width = spec.num_kv_heads * spec.head_dim
-    if spec.latent is not None:
-        key_width = spec.num_heads * (spec.latent.nope_dim + spec.latent.rope_dim)
-        value_width = spec.num_heads * spec.latent.value_dim
-    caching = sum(layer.mixer == "attention" for layer in spec.layers)
-    return caching * (key_width + value_width) * bytes_per_element
-
-
 def _block(spec: DecoderSpec, layer: LayerSpec) -> Named:
     norms = BLOCK_NORMS[spec.residual]
     for name in norms:

@@ -12,11 +12,10 @@ from math import prod
 from typing import Literal
 
 from llmcli.spec.decoder import DecoderSpec, LayerSpec
+from llmcli.spec.kept import kv_bytes_per_layer, kv_shape, state_bytes
 from llmcli.spec.parameters import Shape, parameter_shapes, wide_parameters
 
 Part = Literal["embedding", "projections", "attention", "recurrence", "mlp", "head"]
-# States of recurrent layers stay in float32 whatever the working dtype.
-_STATE_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,11 +117,9 @@ class _Run:
 
     def _attention(self, layer: LayerSpec) -> Work:
         spec, new = self.spec, self.new
-        key, value = spec.head_dim, spec.head_dim
-        if spec.latent is not None:
-            value = spec.latent.value_dim
+        _, key, value = kv_shape(spec)
         held = self.held if layer.window is None else min(self.held, layer.window - 1)
-        width = spec.num_kv_heads * (key + value) * self.size
+        width = kv_bytes_per_layer(spec, self.size)
         return Work(
             part="attention",
             flops=2 * spec.num_heads * new * (held + new) * (key + value),
@@ -136,7 +133,7 @@ class _Run:
         state = facts.num_value_heads * facts.key_dim * facts.value_dim
         channels = 2 * facts.num_key_heads * facts.key_dim
         channels += facts.num_value_heads * facts.value_dim
-        kept = state * _STATE_BYTES + channels * (facts.conv_kernel - 1) * self.size
+        kept = state_bytes(self.spec, self.size)
         return Work(
             part="recurrence",
             # The filter, and two products of a vector with the state for each token.
