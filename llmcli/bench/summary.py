@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llmcli.bench.curve import Curve, crossover, fit
-from llmcli.bench.probes import Limits
 from llmcli.bench.proof import Proof
 from llmcli.bench.runs import Timing
 from llmcli.bench.statistics import Ratio, Spread, percentile, ratio, spread
@@ -139,14 +138,6 @@ def crossovers(cases: Sequence[CaseRuns], found: Sequence[ArmCurve]) -> tuple[Cr
             position = crossover(curve, other, first=first, last=last)
             result.append(Crossover(name, rows, first, last, position, predicted, measured))
     return tuple(result)
-
-
-def share_of_limits(arm: ArmSummary, limits: Limits) -> tuple[float | None, float | None]:
-    """Achieved over measured: bytes read a second, FLOPs a second."""
-    return (
-        arm.bytes_per_second / limits.bytes_per_second if arm.bytes_per_second else None,
-        arm.flops_per_second / limits.flops_per_second if arm.flops_per_second else None,
-    )
 
 
 def _arm(case: CaseRuns, arm: ArmRuns, reference: ArmRuns) -> ArmSummary:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 import torch
-from torch import Tensor
 
 from llmcli.errors import LlmcliError, UsageError
-from llmcli.model.attend import Visibility, attend
+from llmcli.model.attend import Attend, Visibility, attend
 
 DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -76,7 +74,7 @@ def mps_problem() -> str | None:
 
 def attention_agrees(
     device: torch.device,
-    attention: Callable[[Tensor, Tensor, Tensor, Visibility, float], Tensor] = attend,
+    attention: Attend = attend,
 ) -> bool:
     """Whether one decode step of grouped attention on `device` equals plain maths on the CPU."""
     generator = torch.Generator().manual_seed(0)

@@ -63,10 +63,6 @@ class Tokenizer:
         return self._names.get("eos_token")
 
     @property
-    def pad_token(self) -> str | None:
-        return self._names.get("pad_token")
-
-    @property
     def unk_token(self) -> str | None:
         return self._names.get("unk_token")
 
