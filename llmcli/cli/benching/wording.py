@@ -81,7 +81,7 @@ def crossover_lines(strategy: Strategy) -> Iterator[str]:
             yield (
                 f"{one.arm}{_rows(one.rows)}: a token after n others takes "
                 f"{curve.constant * 1e3:.3g} + {curve.linear * 1e3:.3g} n{square} ms "
-                f"(explains {curve.explained:.0%})"
+                f"(explains {max(0.0, curve.explained):.0%})"
             )
     for cross in strategy.crossovers:
         yield _crossover(cross)
