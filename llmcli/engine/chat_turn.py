@@ -6,7 +6,7 @@ Must not know how a turn is run.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from llmcli.chat.budget import Overflow
 from llmcli.chat.turn import Turn
@@ -15,6 +15,7 @@ from llmcli.engine.generation import Generation
 from llmcli.engine.prompt import Prompt
 from llmcli.engine.session import Session
 from llmcli.errors import StorageError
+from llmcli.generation.limit import Limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,10 @@ class Meter:
     context: int
     reserve: int
 
+    def with_used(self, tokens: int) -> Meter:
+        """With so many tokens in use, or full: what is too much, the next turn leaves out."""
+        return replace(self, used=min(tokens, self.context))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
@@ -45,6 +50,7 @@ class Prepared:
 
     `dropped` are the turns, oldest first, that the model will not see; `newly_dropped` those
     among them that the turn before still saw, so that a warning need name each only once.
+    `limit` says what goes where the reply outgrows the context; None where it cannot, or stops.
     """
 
     user: str
@@ -53,6 +59,7 @@ class Prepared:
     meter: Meter
     dropped: tuple[Turn, ...] = ()
     newly_dropped: tuple[Turn, ...] = ()
+    limit: Limit | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

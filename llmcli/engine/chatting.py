@@ -5,21 +5,23 @@ Must not know terminals, nor how a conversation is stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from llmcli.chat.budget import Budget, Overflow, fit
 from llmcli.chat.conversation import Conversation
 from llmcli.chat.turn import Ended, Said, Turn, now
+from llmcli.engine.chat_limit import shift_limit
 from llmcli.engine.chat_turn import ChatOptions, Done, Meter, Prepared, Reply
 from llmcli.engine.engine import Engine
 from llmcli.engine.generation import Generation
-from llmcli.engine.overflow import check_limits, effective_context
+from llmcli.engine.overflow import check_limits, check_shift, effective_context
 from llmcli.engine.pool import SessionPool
 from llmcli.engine.prompt import Prompt
 from llmcli.engine.settings import Settings
 from llmcli.errors import GenerationError, StorageError, TemplateError, UsageError
+from llmcli.generation.limit import Limit
 from llmcli.generation.reads import reads
 from llmcli.text.chat_prompt import ChatPrompt, build_chat_ids
 from llmcli.text.detokenizer import Detokenizer, hidden_ids
@@ -88,7 +90,11 @@ class Chat:
     ) -> Reply:
         """A reply that has not begun; iterating it runs it."""
         session = self._pool.take(prepared.prompt.ids, after=prepared.parent)
-        options = replace(self.options.generate, overflow=_overflow(self.options))
+        options = replace(
+            self.options.generate,
+            overflow="stop" if prepared.limit is None else "shift",
+            limit=prepared.limit,
+        )
         if "top_logprobs" in reads(self.settings().strategy):
             options = replace(options, top_logprobs=max(options.top_logprobs, CANDIDATES))
         generation = self.engine.generate(
@@ -126,7 +132,9 @@ class Chat:
             prefilled=stats.prefilled_tokens,
             new=stats.new_tokens,
             rate=stats.decode_rate,
-            meter=replace(reply.prepared.meter, used=stats.prompt_tokens + stats.new_tokens),
+            meter=reply.prepared.meter.with_used(
+                stats.prompt_tokens + stats.new_tokens - stats.dropped_tokens
+            ),
             generation=generation,
             unsaved=unsaved,
         )
@@ -218,7 +226,8 @@ class Chat:
         if path:
             gone = sum(turn.number in self._left_out for turn in path[:-1])
             used = self._length(path[-1], drop=gone)
-        return Meter(used=used, context=budget.context, reserve=budget.reserve)
+        empty = Meter(used=0, context=budget.context, reserve=budget.reserve)
+        return empty.with_used(used)
 
     def tokens(self, text: str) -> list[tuple[int, str]]:
         """The ids of a text, each with its own text. Control tokens typed in it are text."""
@@ -265,6 +274,19 @@ class Chat:
                 hint="give another one with --template",
             )
         dropped = history[: found.drop]
+        limit = None
+        # How much a reply may have too many
+        over = found.used + self.settings().max_new_tokens - budget.context
+        if _overflow(self.options) == "shift" and over > 0:
+
+            def ids(drop: int) -> Sequence[int]:
+                if drop not in rendered:
+                    count(drop)
+                return rendered[drop].ids
+
+            limit = shift_limit(
+                ids, drop=found.drop, turns=len(history), most=over, size=budget.context
+            )
         return Prepared(
             user=user,
             parent=parent,
@@ -272,6 +294,7 @@ class Chat:
             meter=Meter(used=found.used, context=budget.context, reserve=budget.reserve),
             dropped=dropped,
             newly_dropped=tuple(turn for turn in dropped if turn.number not in self._left_out),
+            limit=limit,
         )
 
     def _render(self, parent: int | None, *, drop: int, user: str | None) -> ChatPrompt:
@@ -317,14 +340,16 @@ class Chat:
             require_system_role(engine.tokenizer, template)
         generate = options.generate
         settings = engine.settings(generate.flags)
-        effective_context(engine.loaded.spec, generate.max_context)
+        context = effective_context(engine.loaded.spec, generate.max_context)
         check_limits(
             generate.max_context,
             _overflow(options),
             settings.strategy,
             cached=generate.cache != "none",
         )
-        engine.session(generate.cache)
+        kind = engine.session(generate.cache).kind
+        if _overflow(options) == "shift":
+            check_shift(engine.loaded.spec, Limit(context), kind)
         StopStrings(generate.stop_strings)
 
 

@@ -27,7 +27,7 @@ from llmcli.engine.settings import Flags, Settings, resolve_settings
 from llmcli.engine.token_names import TokenNames
 from llmcli.errors import CheckpointError, UsageError
 from llmcli.generation.explain import Recorder
-from llmcli.generation.stepper import LEAST_LIMIT, SINKS, dropped_at_once
+from llmcli.generation.limit import Limit
 from llmcli.generation.stop import StopRule
 from llmcli.generation.strategies import StrategyOptions, make_strategy, reads
 from llmcli.generation.strategies.stages import stage_names
@@ -55,8 +55,9 @@ class GenerateOptions:
     """How one generation runs, apart from the prompt.
 
     `max_context` caps the context below the model's own. At its end, `overflow` stop ends the
-    run; shift drops a quarter of the tokens, the first few aside, and goes on. `explain` is how
-    many candidates are kept of every stage of every choice; 0 keeps nothing.
+    run; shift drops tokens and goes on: those that `limit` says, or a quarter of them, the first
+    few aside. `explain` is how many candidates are kept of every stage of every choice; 0 keeps
+    nothing.
     `negative` is the negative prompt, and `draft` the draft model, that flags ask for.
     `on_step(done, budget)` is called after each step of a strategy whose text comes at the end.
     `stop_ids` None are the checkpoint's own.
@@ -76,6 +77,7 @@ class GenerateOptions:
     on_step: Callable[[int, int], None] | None = None
     max_context: int | None = None
     overflow: Overflow = "stop"
+    limit: Limit | None = None
 
 
 class Engine:
@@ -186,6 +188,7 @@ class Engine:
         session = session or self.session(options.cache)
         context = effective_context(self.loaded.spec, options.max_context)
         shift = options.overflow == "shift"
+        limit = options.limit or Limit(context)
         check_limits(
             options.max_context,
             options.overflow,
@@ -193,10 +196,7 @@ class Engine:
             cached=session.kind != "none",
         )
         if shift:
-            kept = context - dropped_at_once(context)
-            check_shift(
-                self.loaded.spec, context, session.kind, least=LEAST_LIMIT, kept=kept, sinks=SINKS
-            )
+            check_shift(self.loaded.spec, limit, session.kind)
         own = options.stop_ids is None
         ending = frozenset((stop.id for stop in self.stop_ids) if own else options.stop_ids or ())
         # The negative prompt is continued with the same ids, and needs as much room.
@@ -237,7 +237,7 @@ class Engine:
                 prompt.ids,
                 planned=planned,
                 on_progress=on_prefill,
-                limit=context if shift else None,
+                limit=limit if shift else None,
             ),
             make_strategy(settings.strategy, settings.params, told),
             stop,

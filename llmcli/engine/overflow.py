@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from llmcli.errors import UnsupportedError, UsageError
+from llmcli.generation.limit import Limit
 from llmcli.generation.reads import StrategyName
 
 if TYPE_CHECKING:
@@ -54,22 +55,18 @@ def effective_context(spec: DecoderSpec, max_context: int | None) -> int:
     return spec.context if max_context is None else max_context
 
 
-def check_shift(
-    spec: DecoderSpec, context: int, kind: CacheKind, *, least: int, kept: int, sinks: int
-) -> None:
-    """Raise where this decoder or cache cannot shift in a context of this size.
-
-    `least` is the smallest context that can; `kept` is what a drop leaves, the `sinks` included.
-    """
+def check_shift(spec: DecoderSpec, limit: Limit, kind: CacheKind) -> None:
+    """Raise where this decoder or cache cannot drop what `limit` says in a context of its size."""
     if spec.shift_obstacle is not None:
         raise UnsupportedError(
             f"--overflow shift cannot be done with this model: {spec.shift_obstacle}",
             hint="leave --overflow out; the run then stops at the end of the context",
         )
-    if context < least:
+    if limit.size < limit.least:
         raise UsageError(
-            f"--max-context is {context}; --overflow shift needs at least {least}",
-            hint=f"{sinks} tokens at the start always stay",
+            f"the context holds {limit.size} tokens; --overflow shift needs at least "
+            f"{limit.least}, as {limit.fixed} at the start always stay",
+            hint=f"use a larger --max-context (of at most {spec.context}), or leave --overflow out",
         )
     if kind.startswith("quantized"):
         raise UsageError(
@@ -78,11 +75,13 @@ def check_shift(
             hint="use --cache growing, static or offloaded",
         )
     window = max(
-        (one.window for one in spec.layers if one.window and one.window < context), default=0
+        (one.window for one in spec.layers if one.window and one.window < limit.size), default=0
     )
-    if window > kept - sinks:
-        raise UsageError(
-            f"--overflow shift in a context of {context} keeps {kept - sinks} tokens beside the "
-            f"first {sinks}; this model's layers look {window} back",
-            hint=f"use a larger --max-context (of at most {spec.context})",
-        )
+    for first, count in limit.drops():
+        if window > limit.size - count - first:
+            raise UsageError(
+                f"--overflow shift in a context of {limit.size} keeps "
+                f"{limit.size - count - first} tokens beside the first {first}; this model's "
+                f"layers look {window} back",
+                hint=f"use a larger --max-context (of at most {spec.context})",
+            )

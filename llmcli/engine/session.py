@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from llmcli.cache import CacheKind, KVCache, make_cache
+from llmcli.generation.limit import Limit
 from llmcli.generation.stepper import Ready, Stepper
 from llmcli.model import Decoder
 
@@ -63,11 +64,11 @@ class Session:
         *,
         planned: int = 0,
         on_progress: Callable[[int, int], None] | None = None,
-        limit: int | None = None,
+        limit: Limit | None = None,
     ) -> Stepper:
         """A stepper to feed all of `ids` to first; it computes those that the cache lacks.
 
-        `limit` is how many tokens the cache may hold (Stepper).
+        `limit` is how many tokens the cache may hold, and which go first (Stepper).
         """
         ready = self._ready if self._ready and self._ready.ids == tuple(ids) else None
         if self._cache is not None:

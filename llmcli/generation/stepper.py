@@ -16,21 +16,11 @@ from torch import Tensor
 
 from llmcli.cache import KVCache
 from llmcli.errors import GenerationError
+from llmcli.generation.limit import Limit
 from llmcli.model import Decoder
 
 # Long prompts go through in pieces, so that activations stay small and progress is seen.
 PREFILL_CHUNK = 512
-# Tokens at the start that attention leans on, whatever they say (StreamingLLM, arXiv 2309.17453).
-SINKS = 4
-
-
-# So that a drop leaves something between the sinks and the newest.
-LEAST_LIMIT = 2 * SINKS
-
-
-def dropped_at_once(limit: int) -> int:
-    """How many tokens go together: enough that moving the rest costs little a token."""
-    return max(1, (limit - SINKS) // 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +39,9 @@ class Stepper:
     (dynamic NTK) reads it. `on_progress(done, total)` is called after each piece of a prefill.
     `prefilled` is how many ids the first feed computed; the rest of them the cache held.
     `ready` spares the first feed of exactly its ids, whose keys and values the cache then holds.
-    `limit` is how many tokens the cache may hold: where more come, it drops a quarter of them,
-    the first SINKS and the newest aside. `pads` [B] counts the ids in front of each row that only
-    fill it up to the length of the others; None where no row has any.
+    `limit` says how many tokens the cache may hold, and which it drops where more come.
+    `pads` [B] counts the ids in front of each row that only fill it up to the length of the
+    others; None where no row has any.
     """
 
     def __init__(
@@ -64,9 +54,9 @@ class Stepper:
         on_progress: Callable[[int, int], None] | None = None,
         ready: Ready | None = None,
         pads: Tensor | None = None,
-        limit: int | None = None,
+        limit: Limit | None = None,
     ) -> None:
-        assert limit is None or (cache is not None and pads is None and limit >= LEAST_LIMIT)
+        assert limit is None or (cache is not None and pads is None and limit.size >= limit.least)
         self.decoder = decoder
         self.cache = cache
         self.ids = torch.empty(1, 0, dtype=torch.long, device=decoder.device)
@@ -168,17 +158,17 @@ class Stepper:
             self.cache.rewind(over if self.cache.can_rewind(over) else self.cache.length)
 
     def _make_room(self, new: int) -> None:
-        if self._limit is None or self.cache is None:
+        limit, cache = self._limit, self.cache
+        if limit is None or cache is None:
             return
-        over = self.cache.length + new - self._limit
-        if over <= 0:
-            return
-        if over > self.cache.length - SINKS:
-            raise GenerationError(
-                f"{new} tokens come at once; a context of {self._limit} has no room for them",
-                hint="a larger context, or fewer tokens",
-            )
-        self.decoder.drop(self.cache, SINKS, max(over, dropped_at_once(self._limit)))
+        while cache.length + new > limit.size:
+            first, count = limit.drop(cache.dropped)
+            if count > cache.length - first:
+                raise GenerationError(
+                    f"{new} tokens come at once; a context of {limit.size} has no room for them",
+                    hint="a larger context, or fewer tokens",
+                )
+            self.decoder.drop(cache, first, count)
 
     def _run(self, pending: Tensor, forward: Callable[..., Tensor]) -> Tensor:
         total = pending.shape[1]

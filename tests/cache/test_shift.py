@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from llmcli.cache import CacheKind, KVCache, RingStore, make_cache
-from llmcli.generation.stepper import SINKS, Stepper, dropped_at_once
+from llmcli.generation.limit import SINKS, Limit
+from llmcli.generation.stepper import Stepper
 from llmcli.model import Decoder
 from llmcli.model.masks import alibi_slopes
 from llmcli.model.rope import attention_factor, inverse_frequencies
@@ -20,7 +21,8 @@ from llmcli.spec import Alibi, DecoderSpec, LayerSpec, LinearScaling, Rope, Yarn
 from tests.cache.poison import POISONERS
 from tests.tiny import random_decoder, tiny_spec
 
-LIMIT, TOKENS, EXACT = 24, 44, 1e-9
+SIZE, TOKENS, EXACT = 24, 44, 1e-9
+LIMIT = Limit(SIZE)
 YARN = YarnScaling(factor=4.0, original_max_positions=32, attention_factor=1.14)
 
 
@@ -49,15 +51,17 @@ class Loop:
     """StreamingLLM token by token: a list of unturned keys a layer, positions are list indices."""
 
     decoder: Decoder
+    gone: list[tuple[int, int]] = field(default_factory=lambda: [(SINKS, LIMIT.at_once)] * 9)
     held: list[list[tuple[Tensor, Tensor]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.held = [[] for _ in self.decoder.layers]
 
     def step(self, token: int) -> Tensor:
-        if len(self.held[0]) == LIMIT:
+        if len(self.held[0]) == SIZE:
+            first, count = self.gone.pop(0)
             for held in self.held:
-                del held[SINKS : SINKS + dropped_at_once(LIMIT)]
+                del held[first : first + count]
         x = self.decoder.embed_tokens(torch.tensor([[token]]))
         for block, kind, held in zip(
             self.decoder.layers, self.decoder.spec.layers, self.held, strict=True
@@ -111,10 +115,10 @@ def _ids(count: int) -> list[int]:
     return torch.randint(320, (count,), generator=torch.Generator().manual_seed(3)).tolist()
 
 
-def _stepper(decoder: Decoder, kind: CacheKind) -> tuple[Stepper, KVCache]:
-    cache = make_cache(kind, decoder.spec, planned=LIMIT)
+def _stepper(decoder: Decoder, kind: CacheKind, limit: Limit = LIMIT) -> tuple[Stepper, KVCache]:
+    cache = make_cache(kind, decoder.spec, planned=SIZE)
     assert cache is not None
-    return Stepper(decoder, cache, limit=LIMIT), cache
+    return Stepper(decoder, cache, limit=limit), cache
 
 
 @pytest.mark.parametrize("kind", ["growing", "ring", "static", "offloaded"])
@@ -132,14 +136,30 @@ def test_logits_equal_the_plain_loop(spec: str, kind: CacheKind) -> None:
         POISONERS[kind](cache)
         logits = stepper.feed(torch.tensor([[token]]))[0]
         assert (logits - right).abs().max() <= EXACT
-    assert cache.dropped == 4 * dropped_at_once(LIMIT)
+    assert cache.dropped == 4 * LIMIT.at_once
     assert cache.seen == len(ids) == stepper.ids.shape[1]
+
+
+@pytest.mark.parametrize("kind", ["growing", "ring", "static", "offloaded"])
+@pytest.mark.parametrize("spec", ["rotary", "window", "alibi"])
+@torch.inference_mode()
+def test_parts_go_whole_and_then_what_follows_the_body(spec: str, kind: CacheKind) -> None:
+    limit = Limit(SIZE, head=5, parts=(3, 7), body=6)
+    gone = [(5, 3), (5, 7), *[(11, 3)] * 4]
+    loop = Loop(random_decoder(SPECS[spec]), gone=[*gone])
+    stepper, cache = _stepper(loop.decoder, kind, limit)
+    for at, token in enumerate(_ids(TOKENS)):
+        expected = loop.step(token)
+        logits = stepper.feed(torch.tensor([[token]]))[0]
+        assert (logits - expected).abs().max() <= EXACT, at
+    assert not loop.gone
+    assert cache.dropped == sum(count for _, count in gone)
 
 
 def test_without_the_turn_the_logits_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the equality above says something."""
     decoder = random_decoder(SPECS["rotary"])
-    ids = torch.tensor([_ids(LIMIT)])
+    ids = torch.tensor([_ids(SIZE)])
 
     def last() -> Tensor:
         stepper, _ = _stepper(decoder, "growing")
@@ -155,18 +175,18 @@ def test_without_the_turn_the_logits_are_others(monkeypatch: pytest.MonkeyPatch)
 def test_memory_stays_flat(kind: CacheKind) -> None:
     decoder = random_decoder(SPECS["window"])
     stepper, cache = _stepper(decoder, kind)
-    stepper.feed(torch.tensor([_ids(LIMIT)]))
+    stepper.feed(torch.tensor([_ids(SIZE)]))
     size = cache.nbytes
     for token in _ids(60):
         stepper.feed(torch.tensor([[token]]))
         assert cache.nbytes == size
-        assert cache.length <= LIMIT
+        assert cache.length <= SIZE
 
 
 def test_a_drop_that_was_cut_short_is_not_trusted() -> None:
     decoder = random_decoder(SPECS["rotary"])
     stepper, cache = _stepper(decoder, "growing")
-    stepper.feed(torch.tensor([_ids(LIMIT)]))
+    stepper.feed(torch.tensor([_ids(SIZE)]))
 
     def interrupted(*_: Any) -> Tensor:
         raise KeyboardInterrupt
@@ -186,7 +206,7 @@ def test_a_drop_that_was_cut_short_is_not_trusted() -> None:
 def test_what_was_dropped_cannot_be_rewound_over() -> None:
     decoder = random_decoder(SPECS["rotary"])
     stepper, cache = _stepper(decoder, "growing")
-    stepper.feed(torch.tensor([_ids(LIMIT)]))
+    stepper.feed(torch.tensor([_ids(SIZE)]))
     stepper.feed(torch.tensor([[5]]))
     assert cache.can_rewind(0)
     assert not cache.can_rewind(1)

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from llmcli.cache import KVCache
 from llmcli.chat.record import as_bytes, parse
 from llmcli.engine.chatting import Chat, ChatOptions, Done, Prepared
 from llmcli.engine.engine import Engine, GenerateOptions
 from llmcli.engine.settings import Flags
 from llmcli.errors import GenerationError, StorageError, TemplateError, UsageError
+from llmcli.model import Decoder
 from tests.engine.talking import (
     CHATML,
     STRICT,
@@ -440,6 +442,61 @@ def test_shift_lets_a_reply_outgrow_the_context(tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError):
             chat.change(ChatOptions(generate=refused, overflow="shift"))
+
+
+def _seen_at_the_end(monkeypatch: pytest.MonkeyPatch, chat: Chat, user: str) -> tuple[Done, str]:
+    """The turn, and the text of what its cache holds in the end."""
+    gone: list[tuple[int, int]] = []
+    real = Decoder.drop
+
+    def drop(self: Decoder, cache: KVCache, first: int, count: int) -> None:
+        gone.append((first, count))
+        real(self, cache, first, count)
+
+    monkeypatch.setattr(Decoder, "drop", drop)
+    done = say(chat, user)
+    left = [*done.generation.prompt.ids, *done.generation.ids[:-1]]
+    for first, count in gone:
+        del left[first : first + count]
+    assert gone
+    assert len(left) <= chat.context
+    assert done.generation.stats.dropped_tokens == sum(count for _, count in gone)
+    return done, chat.engine.tokenizer.decode(left)
+
+
+@pytest.mark.parametrize(("new", "left"), [(100, 1), (160, 0), (400, 0)])
+def test_a_shift_keeps_the_system_message_and_the_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new: int, left: int
+) -> None:
+    engine = puppet(tmp_path, [b"fine"])
+    system = "The whole of a system message, however long."
+    flags = Flags(max_new_tokens=new)
+    generate = GenerateOptions(flags=flags, max_context=300)
+    chat = chat_with(engine, system=system, options=ChatOptions(generate=generate))
+    for number in range(5):
+        say(chat, f"message {number} of forty characters in all...")
+    forever = replace(generate, ignore_eos=True)
+    chat.change(ChatOptions(generate=forever, overflow="shift"))
+    done, text = _seen_at_the_end(monkeypatch, chat, "question")
+    head = f"system\n{system}\nuser\n"
+    assert text.startswith(head)
+    rest = text.removeprefix(head)
+    assert "question\nassistant\n" in rest
+    # Whole turns went: what follows is a turn's message from its first letter on
+    assert rest.startswith(("message", "question"))
+    assert rest.count("message") == left
+    assert done.meter.used <= chat.context
+
+
+def test_a_head_too_long_to_shift_is_refused_with_the_numbers(tmp_path: Path) -> None:
+    generate = GenerateOptions(flags=Flags(max_new_tokens=90), max_context=12)
+    engine = puppet(tmp_path, [b"fine"], "{% for m in messages %}{{ m.content }}{% endfor %}")
+    chat = chat_with(engine, options=ChatOptions(generate=generate, overflow="shift"))
+    with pytest.raises(UsageError, match=r"holds 12 tokens; .* needs at least 13, as 9 at"):
+        say(chat, "123456789")
+    assert say(chat, "12345678").turn.number == 1
+    with pytest.raises(GenerationError, match="makes 10; the context holds 12, of which 3"):
+        say(chat, "1234567890")
 
 
 def test_a_cache_that_has_shifted_is_not_gone_on_from(tmp_path: Path) -> None:

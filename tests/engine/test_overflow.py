@@ -13,6 +13,7 @@ from llmcli.engine.generation import Generation
 from llmcli.engine.prompt import PromptRequest
 from llmcli.engine.settings import Flags
 from llmcli.errors import GenerationError, UnsupportedError, UsageError
+from llmcli.generation.limit import Limit
 from tests.tiny import tiny_spec, tiny_tensors, write_tiny
 
 STORIES = Path(__file__).parents[2] / "weights" / "stories260k"
@@ -111,10 +112,10 @@ def test_a_session_goes_on_after_a_shift(stories: Engine) -> None:
     list(run)
     whole = [*prompt.ids, *run.ids]
     assert session.shared([*whole, 7]) == len(whole) - 1
-    session.stepper([*whole, 7], limit=24)
+    session.stepper([*whole, 7], limit=Limit(24))
     assert session.cache is not None
     assert session.cache.dropped > 0
-    session.stepper([*whole[:-3], 7], limit=24)
+    session.stepper([*whole[:-3], 7], limit=Limit(24))
     assert session.cache.length == 0
 
 
@@ -122,7 +123,7 @@ def test_a_session_goes_on_after_a_shift(stories: Engine) -> None:
     ("how", "said"),
     [
         ({"max_context": 600}, "--max-context is 600; this model's context holds 512"),
-        ({"max_context": 7}, "needs at least 8"),
+        ({"max_context": 7}, "context holds 7 tokens; --overflow shift needs at least 8, as 4 at"),
         ({"cache": "none"}, "--overflow shift does not go with --no-kv-cache"),
         ({"cache": "quantized-8"}, "does not go with --cache quantized-8"),
         ({"strategy": "beam"}, "strategy beam does not go with --overflow shift"),

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from llmcli.cache import FullStore, make_cache
-from llmcli.generation.stepper import SINKS
+from llmcli.generation.limit import SINKS
 from llmcli.model import Decoder
 from tests.families.conftest import MakeOracle
 from tests.families.rows import ROWS
