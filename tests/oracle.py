@@ -22,6 +22,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Pr
 
 from llmcli.checkpoint.directory import ModelDir
 from llmcli.engine.load import Loaded, load_decoder
+from llmcli.model import Decoder
 
 # Logits must differ from one another by much more than any tolerance.
 LEAST_STD = 0.3
@@ -74,6 +75,12 @@ class Oracle:
     def loaded(self) -> Loaded:
         """Our decoder of the same folder, in float32."""
         return load_decoder(ModelDir.open(self.folder), device="cpu", dtype="float32")
+
+    @cached_property
+    def exact(self) -> Decoder:
+        """Our decoder with the same weights, in float64."""
+        parameters = ((name, one.double()) for name, one in self.loaded.decoder.named_parameters())
+        return Decoder.filled(self.loaded.spec, parameters).eval()
 
     @cached_property
     def logits(self) -> Tensor:

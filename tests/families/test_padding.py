@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import get_args
 
-import pytest
 import torch
 from torch import Tensor
 
@@ -14,23 +13,16 @@ from llmcli.model import Decoder
 from tests.cache.poison import POISON
 from tests.families.conftest import MakeOracle
 from tests.families.rows import ROWS
+from tests.families.turns import in_turns
 from tests.oracle import Row
 
 EXACT = 1e-9
 NEW = 10
 
-rows = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 # A lossy cache packs by slot, so that padding moves what is packed when.
-kinds = pytest.mark.parametrize("kind", [kind for kind in get_args(CacheKind) if kind not in LOSSY])
-# On rows of each family that stand for the others.
-FEWER: tuple[CacheKind, ...] = ("static", "offloaded")
-
-
-def _decoder(row: Row, oracle: MakeOracle) -> Decoder:
-    """The row's own weights in float64."""
-    loaded = oracle(row).loaded.decoder
-    parameters = ((name, one.double()) for name, one in loaded.named_parameters())
-    return Decoder.filled(loaded.spec, parameters).eval()
+KINDS = [kind for kind in get_args(CacheKind) if kind not in LOSSY]
+# Lengths of the rows, and how many tokens are fed at once.
+SHAPES = [((1, 7, 19), 1000), ((19, 1, 7), 4)]
 
 
 def _batch(decoder: Decoder, lengths: tuple[int, ...]) -> tuple[Tensor, Tensor, list[Tensor]]:
@@ -67,17 +59,18 @@ def _single(decoder: Decoder, ids: Tensor) -> Tensor:
     return logits
 
 
-@pytest.mark.parametrize(("lengths", "chunk"), [((1, 7, 19), 1000), ((19, 1, 7), 4)], ids=str)
-@kinds
-@rows
+@in_turns(
+    "kind,lengths,chunk",
+    [("none", *SHAPES[0]), ("none", *SHAPES[1]), ("growing", *SHAPES[0])],
+    always=[("growing", *SHAPES[1]), ("ring", *SHAPES[0]), ("ring", *SHAPES[1])],
+    standing=[(kind, *shape) for kind in KINDS for shape in SHAPES],
+)
 def test_each_row_is_its_single_run(
     row: Row, kind: CacheKind, lengths: tuple[int, ...], chunk: int, oracle: MakeOracle
 ) -> None:
-    decoder = _decoder(row, oracle)
+    decoder = oracle(row).exact
     spec = decoder.spec
     if not spec.can_pad or (kind == "ring" and not spec.windowed):
-        return
-    if kind in FEWER and not row.bfloat16:
         return
     prompts, pads, own = _batch(decoder, lengths)
     expected = [_single(decoder, ids) for ids in own]

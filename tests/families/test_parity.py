@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from itertools import chain
+from itertools import chain, product
 from typing import get_args
 
 import pytest
@@ -21,10 +21,16 @@ from llmcli.generation.strategies import make_strategy
 from llmcli.spec import DecoderSpec
 from tests.families.conftest import MakeOracle
 from tests.families.rows import ROWS
+from tests.families.turns import in_turns
 from tests.oracle import NEW, PROMPT, Row, assert_close, write_hub_dialect
 
 rows = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-cache_kinds = pytest.mark.parametrize("kind", get_args(CacheKind))
+KINDS = get_args(CacheKind)
+# What a run takes by itself, with windows and without; the others take turns.
+OWN: tuple[CacheKind, ...] = ("growing", "ring")
+OTHERS = [kind for kind in KINDS if kind not in OWN]
+# Without a cache nothing is fed in pieces.
+CHUNKED = [kind for kind in KINDS if kind != "none"]
 
 # Ids fed in pieces: beyond three windows of 8, and not a multiple of any piece.
 PIECES = 28
@@ -63,8 +69,7 @@ def test_hub_dialect_reads_alike(row: Row, oracle: MakeOracle, tmp_path) -> None
         assert_close(loaded.decoder(theirs.ids, last_only=False)[0], theirs.logits)
 
 
-@cache_kinds
-@rows
+@in_turns("kind", OTHERS, always=OWN, standing=KINDS)
 def test_prefill_then_one_by_one(row: Row, kind: CacheKind, oracle: MakeOracle) -> None:
     theirs = oracle(row)
     expected = theirs.logits
@@ -77,10 +82,12 @@ def test_prefill_then_one_by_one(row: Row, kind: CacheKind, oracle: MakeOracle) 
     assert_close(torch.cat(got), expected[PROMPT - 1 :])
 
 
-# Without a cache nothing is fed in pieces.
-@pytest.mark.parametrize("chunk", [1, 3, 1000])
-@pytest.mark.parametrize("kind", [kind for kind in get_args(CacheKind) if kind != "none"])
-@rows
+@in_turns(
+    "kind,chunk",
+    list(product(CHUNKED, (1, 1000))),
+    always=list(product(OWN, (3,))),
+    standing=[*product(CHUNKED, (3,)), *product(OWN, (1, 1000))],
+)
 def test_prefill_in_chunks(row: Row, kind: CacheKind, chunk: int, oracle: MakeOracle) -> None:
     theirs = oracle(row)
     decoder = theirs.loaded.decoder
@@ -91,8 +98,13 @@ def test_prefill_in_chunks(row: Row, kind: CacheKind, chunk: int, oracle: MakeOr
     assert_close(stepper.feed(theirs.ids[:, :PIECES])[0], theirs.logits[PIECES - 1])
 
 
-@cache_kinds
-@rows
+# The loop is one for all kinds, and each kind's logits are compared above.
+@in_turns(
+    "kind",
+    [kind for kind in KINDS if kind != "ring"],
+    always=["ring"],
+    standing=["none", *OWN],
+)
 def test_greedy_is_generate(row: Row, kind: CacheKind, oracle: MakeOracle) -> None:
     theirs = oracle(row)
     prompt = theirs.ids[:, :PROMPT]
