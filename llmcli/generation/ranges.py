@@ -52,5 +52,5 @@ def _check(name: str, value: float, *, low: float, high: float, above: bool) -> 
         wanted = f"lie between {low:g}{' (left out)' if above else ''} and {high:g}"
     raise UsageError(
         f"{name} is {value:g}; it must {wanted}",
-        hint=f"see --{name} in `llmcli generate --help`",
+        hint="leave it out for its default",
     )

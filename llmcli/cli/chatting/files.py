@@ -17,7 +17,7 @@ _MOST_BYTES = 16 * 2**20
 def save(talk: Talk, name: str) -> None:
     from llmcli.chat.export import save as write
 
-    path = _path(name)
+    path = user_path(name)
     write(talk.chat.conversation, path, replace=path in talk.saved, keeper=talk.keeper)
     talk.saved.add(path)
     tell(talk, f"saved in {path}")
@@ -26,14 +26,14 @@ def save(talk: Talk, name: str) -> None:
 def export(talk: Talk, name: str) -> None:
     from llmcli.chat.export import export as write
 
-    path = _path(name)
+    path = user_path(name)
     write(talk.chat.conversation, path, replace=path in talk.exported, keeper=talk.keeper)
     talk.exported.add(path)
     tell(talk, f"written to {path}")
 
 
 def load(talk: Talk, name: str) -> None:
-    opened = talk.shelf.load(_path(name))
+    opened = talk.shelf.load(user_path(name))
     talk.chat.switch_conversation(opened.conversation)
     talk.keeper.close()
     talk.keeper = opened.keeper
@@ -44,7 +44,7 @@ def load(talk: Talk, name: str) -> None:
 
 
 def read(talk: Talk, name: str) -> None:
-    path = _path(name)
+    path = user_path(name)
     text = _text(path)
     talk.waiting.append(text)
     count = len(talk.chat.tokens(text))
@@ -55,7 +55,8 @@ def read(talk: Talk, name: str) -> None:
     )
 
 
-def _path(name: str) -> Path:
+def user_path(name: str) -> Path:
+    """The whole path of a file that was typed."""
     try:
         return Path(name).expanduser().absolute()
     except RuntimeError as error:

@@ -48,16 +48,17 @@ def open_shelf() -> Shelf:
     return Shelf(home() / "chats")
 
 
-def open_conversation(shelf: Shelf, chatting: Chatting, model: str) -> Opened:
-    """A new conversation, or with --resume an earlier one."""
-    if chatting.resume is None:
-        return shelf.new(model=model)
-    opened = shelf.resume(chatting.resume or None)
+def open_earlier(shelf: Shelf, chatting: Chatting) -> Opened | None:
+    """The conversation that --resume asks for; before a model, which may have to be fetched."""
+    return None if chatting.resume is None else shelf.resume(chatting.resume or None)
+
+
+def tell_of_another(opened: Opened, model: str) -> None:
+    """Say so where a conversation goes on with another model."""
     tip = opened.conversation.tip
     before = opened.conversation.begun.model if tip is None else tip.said.model
     if before != model:
         terminal.note(f"warning: the conversation was with {before}, and goes on with {model}")
-    return opened
 
 
 def make_reader(offers: Mapping[str, Offer]) -> Reader:

@@ -10,8 +10,9 @@ from llmcli.cli.chatting.loop import talk_on
 from llmcli.cli.chatting.opening import (
     find_chat_model,
     make_reader,
-    open_conversation,
+    open_earlier,
     open_shelf,
+    tell_of_another,
 )
 from llmcli.cli.chatting.slash import offers
 from llmcli.cli.chatting.talk import Talk, engine_options
@@ -24,11 +25,14 @@ def run(chosen: Chosen, *, debug: bool) -> int:
     """The exit code. Raises LlmcliError for what is wrong before the first message."""
     chatting, loading = chosen.chatting, chosen.loading
     _check(chosen)
-    resolved = find_chat_model(loading.model, chatting.template)
     shelf = open_shelf()
-    opened = open_conversation(shelf, chatting, resolved.name)
-    keeper = opened.keeper
+    earlier = open_earlier(shelf, chatting)
+    keeper = None if earlier is None else earlier.keeper
     try:
+        resolved = find_chat_model(loading.model, chatting.template)
+        opened = earlier or shelf.new(model=resolved.name)
+        keeper = opened.keeper
+        tell_of_another(opened, resolved.name)
         found = find_draft(chosen.decoding.draft_model, resolved)
         engine = load_found(resolved, loading, template=chatting.template)
         draft = None if found is None else load_found(found, loading)
@@ -55,7 +59,8 @@ def run(chosen: Chosen, *, debug: bool) -> int:
             finally:
                 keeper = talk.keeper
     finally:
-        keeper.close()
+        if keeper is not None:
+            keeper.close()
 
 
 def _check(chosen: Chosen) -> None:

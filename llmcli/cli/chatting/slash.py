@@ -23,12 +23,16 @@ Words = Callable[[Talk, list[str]], Iterable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`argument` in square brackets may be left out. `offer` is what Tab completes in it."""
+    """`argument` in square brackets may be left out. `offer` is what Tab completes in it.
+
+    `more` are lines that the help of this command alone shows.
+    """
 
     argument: str
     help: str
     run: Callable[[Talk, str], None]
     offer: Words | str = ""
+    more: str = ""
 
 
 FILE = "file"
@@ -44,6 +48,8 @@ def _help(talk: Talk, argument: str) -> None:
         ("COMMAND", "WHAT IT DOES"),
         [(f"{name} {row.argument}".rstrip(), row.help) for name, row in rows.items()],
     )
+    for line in rows[name].more.splitlines() if argument else ():
+        terminal.print_line(line)
     if not argument and talk.reader.interactive:
         terminal.show(KEYS)
 
@@ -90,13 +96,19 @@ COMMANDS: Mapping[str, Command] = {
     "/exit": Command("", "Leave; the conversation is kept.", _leave),
     "/clear": Command("", "Begin anew; the tree keeps what was said.", branching.clear),
     "/system": Command(
-        "[TEXT]", "Set the system message; `-` takes it away, nothing shows it.", branching.system
+        "[TEXT]",
+        "Set the system message; `-` takes it away, nothing shows it.",
+        branching.system,
+        more="It holds from the next message on, for the whole history that is sent with it.",
     ),
     "/set": Command(
         "[KEY [VALUE]]",
         "Set a decoding option by its name; `default` unsets it, no value shows it.",
         tuning.set_,
         _setting_words,
+        "KEY is the name of a flag; without one all settings are listed. stop, logit-bias and\n"
+        "suppress take several values, quoted as in a shell: /set stop END 'The end'; none clears\n"
+        "them. Any other value is taken as it stands.",
     ),
     "/show": Command("", "Show every setting in use, and who set it.", tuning.show),
     "/stats": Command("", "Show what the turns cost.", looking.stats),
@@ -119,7 +131,14 @@ COMMANDS: Mapping[str, Command] = {
     "/cache": Command(
         "[on|off|show]", "Keep keys and values from turn to turn, or not.", tuning.cache, _caching
     ),
-    "/model": Command("[NAME]", "Go on with another checkpoint.", tuning.model, _models),
+    "/model": Command(
+        "[NAME] [--template FILE]",
+        "Go on with another checkpoint.",
+        tuning.model,
+        _models,
+        "The new one speaks in its own chat template, or in that of FILE; a --template given\n"
+        "before is not kept. Without NAME the same checkpoint goes on with FILE.",
+    ),
     "/strategy": Command(
         "[NAME]",
         "Choose the decoding strategy; it unsets what it does not read.",

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from typing import get_args
 
 from llmcli.cli import terminal
 from llmcli.cli.chatting.branching import tell
+from llmcli.cli.chatting.files import user_path
 from llmcli.cli.chatting.opening import find_chat_model
-from llmcli.cli.chatting.setting_keys import UNSET, Key, find_key, setting_keys
+from llmcli.cli.chatting.setting_keys import UNSET, Key, find_key, in_chat, setting_keys
 from llmcli.cli.chatting.talk import Talk
 from llmcli.cli.chatting.turns import meter_text
-from llmcli.cli.options import StrategyChoice
-from llmcli.cli.running import load_found
+from llmcli.cli.options import Prompting, StrategyChoice
+from llmcli.cli.running import check_prompting, load_found
 from llmcli.errors import UsageError
 
 
@@ -27,7 +29,15 @@ def set_(talk: Talk, argument: str) -> None:
         terminal.print_line(" ".join((key.name, *_shown(talk, key))))
     elif key.name == "strategy":
         strategy(talk, value)
-    elif value == UNSET:
+    else:
+        try:
+            _set(talk, key, value)
+        except UsageError as error:
+            raise in_chat(error, key) from error
+
+
+def _set(talk: Talk, key: Key, value: str) -> None:
+    if key.unsets(value):
         talk.choose(talk.chosen.without(key))
         tell(talk, f"{key.name} is left to its default")
     else:
@@ -45,6 +55,7 @@ def show(talk: Talk, _: str) -> None:
         ("dtype", str(loaded.decoder.dtype).removeprefix("torch."), loaded.dtype_reason),
         ("context", meter_text(chat.meter()), _context_source(talk)),
         ("kv-cache", "on" if talk.chosen.keeps_cache else "off", _cache_source(talk)),
+        ("template", *_template(talk)),
         ("system", "none" if system is None else repr(system), "the conversation"),
         ("branch", chat.conversation.branch or "unnamed", "the conversation"),
         ("saved in", str(talk.keeper.path), "autosave"),
@@ -57,6 +68,7 @@ def show(talk: Talk, _: str) -> None:
             value = "a new one each turn"
         if key is not None and by == "flag":
             by = talk.chosen.source(key)
+            value = _text(talk.chosen.value(key)) if key.many else value
         rows.append((field.replace("_", "-"), value, by))
     rows += [
         (key.name, *_shown(talk, key))
@@ -76,11 +88,14 @@ def strategy(talk: Talk, name: str) -> None:
         talk.choose(talk.chosen.without(key))
         tell(talk, f"strategy {talk.chat.settings().strategy}")
         return
-    chosen = talk.chosen.with_value(key, key.parse(name))
-    given_up = chosen.unread()
-    for other in given_up:
-        chosen = chosen.without(other)
-    talk.choose(chosen)
+    try:
+        chosen = talk.chosen.with_value(key, key.parse(name))
+        given_up = chosen.unread()
+        for other in given_up:
+            chosen = chosen.without(other)
+        talk.choose(chosen)
+    except UsageError as error:
+        raise in_chat(error, key) from error
     unset = f"; it does not read {', '.join(k.name for k in given_up)}, now unset"
     tell(talk, f"strategy {name}" + (unset if given_up else ""))
 
@@ -102,16 +117,22 @@ def cache(talk: Talk, argument: str) -> None:
         terminal.print_line(f"  {tokens} tokens, {size / 1e6:.1f} MB")
 
 
-def model(talk: Talk, name: str) -> None:
-    if not name:
+def model(talk: Talk, argument: str) -> None:
+    if not argument:
         terminal.print_line(f"{talk.resolved.name} from {talk.resolved.path}")
         return
-    loading = replace(talk.chosen.loading, model=name)
+    name, flag, file = (part.strip() for part in f" {argument} ".partition(" --template "))
+    if flag and not file:
+        raise UsageError("--template needs FILE", hint="/model [NAME] --template FILE.jinja")
+    template = user_path(file) if file else None
+    check_prompting(Prompting(template=template))
+    loading = replace(talk.chosen.loading, model=name or talk.chosen.loading.model)
+    chatting = replace(talk.chosen.chatting, template=template)
     # The old one stays until the new one is ready, so that a failure costs nothing.
-    again = "leave, and begin with --template FILE.jinja"
-    resolved = find_chat_model(name, None, hint=again)
-    engine = load_found(resolved, loading)
-    talk.switch(engine, resolved, replace(talk.chosen, loading=loading))
+    again = f"/model {name} --template FILE.jinja gives it one"
+    resolved = find_chat_model(loading.model, template, hint=again)
+    engine = load_found(resolved, loading, template=template)
+    talk.switch(engine, resolved, replace(talk.chosen, loading=loading, chatting=chatting))
     tell(talk, f"model {resolved.name} ({engine.loaded.family}), {meter_text(talk.chat.meter())}")
 
 
@@ -134,8 +155,14 @@ def _text(value: object) -> str:
         case bool():
             return "on" if value else "off"
         case list():
-            return " ".join(map(repr, value)) or "-"
+            return shlex.join(map(str, value)) or "-"
     return str(value)
+
+
+def _template(talk: Talk) -> tuple[str, str]:
+    template = talk.chat.engine.reader.chat_template()
+    own = talk.chosen.chatting.template is None
+    return template.source.origin, "the checkpoint" if own else "--template"
 
 
 def _context_source(talk: Talk) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from llmcli.cli.chatting.slash import COMMANDS
-from tests.cli.chatting.talking import puppet
+from tests.cli.chatting.talking import TEMPLATE, puppet
 from tests.cli.conftest import Invoke
 from tests.cli.drive import Result
 
@@ -36,6 +36,7 @@ def talk(invoke: Invoke, tmp_path: Path) -> Talker:
 def test_help_names_every_command(talk: Talker) -> None:
     lines = talk("/help").out.splitlines()
     assert [line.split()[0] for line in lines[1:]] == list(COMMANDS)
+    assert "quoted as in a shell" in talk("/help set").out
     assert talk("/help cache").out.splitlines()[1].startswith("/cache [on|off|show]")
 
 
@@ -56,11 +57,21 @@ def test_help_names_every_command(talk: Talker) -> None:
         ("/help nothing", "there is no command /nothing"),
         ("/set tempo 1", "there is no setting 'tempo'"),
         ("/set temprature 1", "did you mean temperature?"),
-        ("/set temperature hot", "--temperature is 'hot'; it must be a number"),
-        ("/set top-p 3", "top-p is 3; it must lie between 0 and 1"),
+        ("/set system x", "/system TEXT sets it"),
+        ("/set max-context 9", "llmcli chat --max-context"),
+        ("/set temperature hot", "error: temperature is 'hot'; it must be a number"),
+        ("/set temperature hot", "hint: /set temperature default leaves it to its default"),
+        ("/set top-p 3", "top-p is 3; it must lie between 0 and 1\n\nhint: /set top-p default"),
+        ("/set num-beams 3", "hint: leave it out, or use /strategy beam; /help set tells more"),
+        ("/set stop 'one", "quote as in a shell: /set stop 'one text'"),
+        ("/set stop a ''", "stop is empty"),
+        ("/set logit-bias a", "such as /set logit-bias ' yes=+1.5'"),
+        ("/set suppress a 9999", "suppress names id 9999"),
+        ("/model --template", "--template needs FILE"),
+        ("/model --template nowhere", "nowhere is not a file"),
         ("/set think maybe", "it must be one of show, hide"),
         ("/set markdown maybe", "it must be on or off"),
-        ("/strategy fast", "--strategy is 'fast'"),
+        ("/strategy fast", "error: strategy is 'fast'"),
         ("/read nowhere", "does not exist"),
         ("/read .", "is not a regular file"),
         ("/read /dev/zero", "is not a regular file"),
@@ -146,7 +157,7 @@ def test_set_and_show(talk: Talker) -> None:
 
 def test_a_setting_that_contradicts_changes_nothing(talk: Talker) -> None:
     result = talk("/set num-beams 3", "/set num-beams", "say 1")
-    assert "strategy greedy (built-in) does not read --num-beams" in result.err
+    assert "strategy greedy (built-in) does not read num-beams" in result.err
     assert result.out == "num-beams - built-in\none\n"
 
 
@@ -154,6 +165,29 @@ def test_set_acts(talk: Talker) -> None:
     result = talk("/set max-new-tokens 0", "say 1", "/set stop n", "/set -n default", "say 1")
     assert result.out == "\no\n"
     assert talk("/set think hide", "/set think").out == "think hide /set\n"
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "shown", "reply"),
+    [
+        ("stop", "'ne tw' e", "'ne tw' e", "o"),
+        ("stop", '"it\'s" wo', "'it'\"'\"'s' wo", "one t"),
+        ("suppress", "' two' tru", "' two' tru", "one"),
+        ("logit-bias", "' two=-999' tru=-9", "' two=-999' tru=-9", "one"),
+    ],
+)
+def test_several_values(
+    invoke: Invoke, tmp_path: Path, key: str, given: str, shown: str, reply: str
+) -> None:
+    talk = Talker(invoke, puppet(tmp_path, {"": ["one", " two", "tru"]}))
+    set_ = [f"/set {key} {given}", f"/set {key}", "-", f"/set {key} none", f"/set {key}"]
+    result = talk(*set_, "-", args=("-n", "3"))
+    lines = result.out.splitlines()
+    assert result.err == ""
+    assert lines[0] == f"{key} {shown} /set"
+    assert lines[1].startswith(reply)
+    assert " two" not in lines[1]
+    assert lines[-2:] == [f"{key} - built-in", "one twotru"]
 
 
 def test_strategy_unsets_what_it_does_not_read(talk: Talker) -> None:
@@ -212,10 +246,19 @@ def test_model(talk: Talker, tmp_path: Path) -> None:
     result = talk("say 1", f"/model {other}", "say 1", "/model", seen=True)
     assert result.out.splitlines()[:2] == ["one", "another"]
     assert str(tmp_path / "other") in result.out
-    base = puppet(tmp_path / "base", ["x"], chat_template=None)
+    base = puppet(tmp_path / "base", ["based"], chat_template=None)
     refused = talk(f"/model {base}", "say 1")
     assert "it has no chat template" in refused.err
     assert refused.out == "one\n"
+    Path("mine.jinja").write_text(TEMPLATE.replace("<|user|>", "U:"))
+    lines = ["say 1", f"/model {base} --template mine.jinja", "say 1", "/show"]
+    given = talk(*lines, f"/model {base}", "/model --template mine.jinja", "say 1")
+    assert [line for line in given.out.splitlines() if line in ("one", "based")] == [
+        *("one", "based", "based")
+    ]
+    assert "mine.jinja" in next(one for one in given.out.splitlines() if "template" in one)
+    # A template is not kept for the next checkpoint, nor for the same one
+    assert given.err.count("it has no chat template") == 1
 
 
 def test_stats(talk: Talker) -> None:
@@ -233,7 +276,7 @@ def test_a_draft_model_and_guidance(talk: Talker) -> None:
     assert result.out.splitlines()[1].startswith("speculative (of greedy")
     assert result.out.splitlines()[2:] == ["two", "one"]
     assert "it does not read draft-model, now unset" in result.err
-    assert "--num-return is 2; a chat has one reply a turn" in result.err
+    assert "num-return is 2; a chat has one reply a turn" in result.err
     assert result.err.count("error:") == 1
 
 
@@ -245,5 +288,5 @@ def test_an_export_does_not_write_over_a_saved_conversation(talk: Talker) -> Non
 
 def test_a_base_model_in_mid_chat(talk: Talker) -> None:
     told = talk("/model stories260k", "say 1")
-    assert "hint: leave, and begin with --template FILE.jinja" in told.err
+    assert "hint: /model stories260k --template FILE.jinja gives it one" in told.err
     assert "one" in told.out

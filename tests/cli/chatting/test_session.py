@@ -74,6 +74,14 @@ def test_a_system_message_that_the_template_has_no_place_for(
     assert invoke("chat", "-m", model, stdin=b"/system Be brief.\nsay 1").out == "one\n"
 
 
+@pytest.mark.parametrize("name", ["gone", "../x"])
+def test_a_name_is_refused_before_a_model_is_looked_for(invoke: Invoke, name: str) -> None:
+    result = invoke("chat", "-m", "./nowhere", "--resume", name, stdin=b"say 1")
+    assert result.code == 2
+    assert "conversation" in result.err
+    assert "nowhere" not in result.err
+
+
 def test_resume(invoke: Invoke, model: str) -> None:
     invoke("chat", "-m", model, stdin=b"say 1")
     (name,) = names()
