@@ -79,8 +79,10 @@ class Stepper:
 
     def feed_each(self, new: Tensor) -> Tensor:
         """Append `new` and return logits [B,T,V] for the token after each of its ids."""
-        logits = self._feed(new, partial(self.decoder, last_only=False))
-        return _widened(logits)[:, -new.shape[1] :]
+        # Without a cache all ids go through the layers, and only the new ones through the head.
+        streams = self._feed(new, self.decoder.hidden)[:, -new.shape[1] :]
+        with torch.inference_mode():
+            return _widened(self.decoder.unembed(streams))
 
     def feed_with_states(self, new: Tensor) -> tuple[Tensor, Tensor]:
         """Append `new`; the normed streams [B,T,C] at its ids, and logits [B,V] after the last."""
@@ -140,7 +142,8 @@ class Stepper:
             self.prefilled = pending.shape[1]
         with torch.inference_mode():
             self._make_room(pending.shape[1])
-            return self._run(pending, partial(forward, regime=regime, pads=self.pads))
+            settled = partial(forward, regime=regime, pads=self.pads, piece=self._chunk)
+            return self._run(pending, settled)
 
     def rewind(self, count: int) -> None:
         """Forget the last `count` ids; a cache that cannot take them back is computed anew.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from llmcli.cache import KVCache, Turn
+from llmcli.cache import KVCache, Turn, make_cache
 from llmcli.model.attend import Attending, Visibility
 from llmcli.model.block import make_block
 from llmcli.model.context import Context
@@ -76,14 +76,16 @@ class Decoder(nn.Module):
         last_only: bool = True,
         regime: tuple[int, ...] | None = None,
         pads: Tensor | None = None,
+        piece: int | None = None,
     ) -> Tensor:
         """Logits [B,1,V] of the last id, or of all of them [B,T,V].
 
         `regime` (DecoderSpec.regime) picks the rotary tables where these depend on the length;
         left out, it follows from the ids given and those cached. `pads` [B] counts the slots in
         front of each row that are not part of its text (spec.can_pad says whether it may have any).
+        `piece` is how many ids without a cache go through a layer at a time; all, left out.
         """
-        x = self.hidden(ids, cache, regime=regime, pads=pads)
+        x = self.hidden(ids, cache, regime=regime, pads=pads, piece=piece)
         return self.unembed(x[:, -1:] if last_only else x)
 
     def hidden(
@@ -93,18 +95,42 @@ class Decoder(nn.Module):
         *,
         regime: tuple[int, ...] | None = None,
         pads: Tensor | None = None,
+        piece: int | None = None,
     ) -> Tensor:
         """The residual stream [B,T,C] after the last layer, as `unembed` takes it."""
         places = Places.after(cache.length if cache is not None else 0, ids, pads)
         regime = self.spec.regime(places.stop, places.stop) if regime is None else regime
         x = self.embed(ids, places.positions(places.slots))
-        contexts = self._contexts(places, regime, cache, x.dtype)
+        if cache is None and piece is not None and ids.shape[1] > piece:
+            return self._in_pieces(x, torch.split(ids, piece, 1), regime, pads)
+        contexts = self._contexts(places, regime, cache, x.dtype, self._kinds)
         if cache is not None:
             cache.begin(regime)
         for index, (block, kind) in enumerate(zip(self.layers, self.spec.layers, strict=True)):
             x = block(x, index, contexts[kind])
         if cache is not None:
             cache.advance(ids.shape[1])
+        return x
+
+    def _in_pieces(
+        self, x: Tensor, pieces: Sequence[Tensor], regime: tuple[int, ...], pads: Tensor | None
+    ) -> Tensor:
+        """All layers over x [B,T,C], a piece of the ids at a time, layer after layer.
+
+        Keys and values are held for one layer alone, and activations for one piece.
+        """
+        scratch = make_cache("static", self.spec, planned=x.shape[1])
+        assert scratch is not None
+        for index, (block, kind) in enumerate(zip(self.layers, self.spec.layers, strict=True)):
+            scratch.length, done = 0, []
+            for ids in pieces:
+                places = Places.after(scratch.length, ids, pads)
+                context = self._contexts(places, regime, scratch, x.dtype, {kind: index})[kind]
+                done.append(block(x[:, scratch.length : places.stop], index, context))
+                scratch.length = places.stop
+            scratch.stores[index].clear()
+            # Not written into x, which a tap may have kept.
+            x = torch.cat(done, 1)
         return x
 
     def drop(self, cache: KVCache, first: int, count: int) -> None:
@@ -159,8 +185,9 @@ class Decoder(nn.Module):
         regime: tuple[int, ...],
         cache: KVCache | None,
         dtype: torch.dtype,
+        kinds: Mapping[LayerSpec, int],
     ) -> dict[LayerSpec, Context]:
-        """One context per distinct kind of layer, made once a forward."""
+        """One context for each of these kinds of layers, given with a layer that is of it."""
         regimes = dict(zip(dict.fromkeys(self._ropes()), regime, strict=True))
         positions = places.positions(places.slots)
         if places.pads is not None:
@@ -168,10 +195,11 @@ class Decoder(nn.Module):
         rotations = {
             rope: table.at(positions, places.stop, regimes[rope], dtype)
             for rope, table in self._tables.items()
+            if any(kind.rope == rope for kind in kinds)
         }
         seen: dict[int | None, Visibility] = {}
         contexts = {}
-        for kind, index in self._kinds.items():
+        for kind, index in kinds.items():
             if kind.mixer != "attention":
                 contexts[kind] = Context(Visibility(), None, cache)
                 continue

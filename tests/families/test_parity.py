@@ -29,8 +29,6 @@ KINDS = get_args(CacheKind)
 # What a run takes by itself, with windows and without; the others take turns.
 OWN: tuple[CacheKind, ...] = ("growing", "ring")
 OTHERS = [kind for kind in KINDS if kind not in OWN]
-# Without a cache nothing is fed in pieces.
-CHUNKED = [kind for kind in KINDS if kind != "none"]
 
 # Ids fed in pieces: beyond three windows of 8, and not a multiple of any piece.
 PIECES = 28
@@ -84,9 +82,9 @@ def test_prefill_then_one_by_one(row: Row, kind: CacheKind, oracle: MakeOracle) 
 
 @in_turns(
     "kind,chunk",
-    list(product(CHUNKED, (1, 1000))),
+    list(product(KINDS, (1, 1000))),
     always=list(product(OWN, (3,))),
-    standing=[*product(CHUNKED, (3,)), *product(OWN, (1, 1000))],
+    standing=[*product(KINDS, (3,)), *product(OWN, (1, 1000))],
 )
 def test_prefill_in_chunks(row: Row, kind: CacheKind, chunk: int, oracle: MakeOracle) -> None:
     theirs = oracle(row)
