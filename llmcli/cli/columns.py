@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
 # Below this a hanging indent would leave no room for the text.
 _LEAST = 20
+
+
+class Flow(str):
+    """A line of words that whoever shows it may break, and go on `indent` cells from the left."""
+
+    indent: int
+
+    def __new__(cls, text: str, indent: int = 0) -> Flow:
+        self = super().__new__(cls, text)
+        self.indent = indent
+        return self
 
 
 def table(
@@ -43,18 +54,39 @@ def pairs(rows: Sequence[tuple[str, str]], width: int | None) -> list[str]:
 
 
 def folded(text: str, width: int | None, *, first: str = "", rest: str = "") -> list[str]:
-    """`text` in lines of at most `width`, the first one after `first`, the others after `rest`."""
-    if width is None or cells_wide(first + text) <= width:
-        return [(first + text).rstrip()]
-    if width - len(rest) < _LEAST:
+    """`text` in lines of at most `width`, the first one after `first`, the others after `rest`.
+
+    Where nothing is to be fitted it is one Flow.
+    """
+    whole = first + re.sub(r"\s", " ", text)
+    if width is None or cells_wide(whole) <= width:
+        return [Flow(whole.rstrip(), cells_wide(rest))]
+    if width - cells_wide(rest) < _LEAST:
         rest = "  "
-    return textwrap.wrap(
-        first + text,
-        max(width, len(first) + 1),
-        subsequent_indent=rest,
-        break_on_hyphens=False,
-        drop_whitespace=True,
-    )
+    return list(broken(whole, max(width, cells_wide(first) + 1), rest=rest))
+
+
+def broken(line: str, width: int, *, rest: str = "") -> Iterator[str]:
+    """A line in lines of at most `width` cells, cut between words where that can be.
+
+    All but the first begin with `rest`, and none ends in spaces.
+    """
+    now, empty = "", ""
+    for word in re.findall(r"\s+|\S+", line):
+        if cells_wide(now + word) <= width:
+            now += word
+            continue
+        if now.strip() and (word.isspace() or cells_wide(rest + word) <= width):
+            yield now.rstrip()
+            now = empty = rest
+            now += "" if word.isspace() else word
+            continue
+        for char in word:
+            if cells_wide(now + char) > width and now != empty:
+                yield now.rstrip()
+                now = empty = rest
+            now += char
+    yield now.rstrip()
 
 
 def cells_wide(text: str) -> int:

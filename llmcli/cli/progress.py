@@ -94,6 +94,17 @@ class StepProgress:
             self._bar.stop()
             self._bar = None
 
+    def __enter__(self) -> StepProgress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.finish()
+
 
 class RowsProgress:
     """How many rows of many are done, and the rate of new tokens; leaves no trace."""

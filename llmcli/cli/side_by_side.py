@@ -6,12 +6,11 @@ Pure: strings in, lines out. Must not know streams.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from llmcli.cli.columns import cells_wide, folded
+from llmcli.cli.columns import Flow, broken, cells_wide, folded
 from llmcli.cli.control_codes import visible, visible_line
 
 # Narrower columns are hard to read.
@@ -48,7 +47,7 @@ def _alone(column: Column, width: int | None) -> Iterator[str]:
     yield from folded(title, width)
     yield "-" * min(cells_wide(title), width or 72, 72)
     if width is None:
-        yield column.text
+        yield Flow(column.text)
     else:
         yield from wrapped(column.text, width)
     yield ""
@@ -77,23 +76,5 @@ def wrapped(text: str, width: int) -> list[str]:
     """`text` in lines of at most `width` cells, cut between words where that can be."""
     lines: list[str] = []
     for line in visible(text).replace("\t", "    ").split("\n"):
-        lines += _wrapped_line(line, width)
+        lines += broken(line, width)
     return lines
-
-
-def _wrapped_line(line: str, width: int) -> Iterator[str]:
-    now = ""
-    for word in re.findall(r"\s+|\S+", line):
-        if cells_wide(now + word) <= width:
-            now += word
-            continue
-        if now.strip() and (word.isspace() or cells_wide(word) <= width):
-            yield now.rstrip()
-            now = "" if word.isspace() else word
-            continue
-        for char in word:
-            if cells_wide(now + char) > width and now:
-                yield now
-                now = ""
-            now += char
-    yield now.rstrip()

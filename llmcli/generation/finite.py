@@ -18,6 +18,12 @@ def check_finite(total: float, stepper: Stepper, step: int) -> None:
         raise not_finite(stepper.decoder, stepper.ids, step)
 
 
+def require_finite(decoder: Decoder, ids: Tensor, *computed: Tensor) -> None:
+    """Raise `not_finite` where anything computed from ids [B,T] is NaN or infinite."""
+    if not all(bool(one.isfinite().all()) for one in computed):
+        raise not_finite(decoder, ids, 1)
+
+
 def not_finite(decoder: Decoder, ids: Tensor, step: int) -> GenerationError:
     """The error for ids [B,T] whose next logits are NaN or infinite.
 

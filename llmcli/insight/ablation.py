@@ -5,6 +5,7 @@ Must not know terminals, nor how texts are generated.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -12,6 +13,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from llmcli.generation.finite import require_finite
 from llmcli.insight.edits import Edits, has_heads
 from llmcli.model import Decoder
 from llmcli.model.edits import scale_mlp, skip_layer, zero_head
@@ -119,8 +121,12 @@ def compare(
 
 
 def sweep(decoder: Decoder, ids: Tensor, what: Sweep) -> Iterator[Effect]:
-    """Every part of the kind taken out alone, in the order of layers, on ids [1,T] with T > 1."""
+    """Every part of the kind taken out alone, in the order of layers, on ids [1,T] with T > 1.
+
+    Raises GenerationError where the loss of the whole is not finite; without a part it may be inf.
+    """
     before = _loss(decoder, ids, {})
+    require_finite(decoder, ids, torch.tensor(before))
     for layer, head in parts_of(decoder, what):
         if what == "heads":
             assert head is not None
@@ -128,6 +134,7 @@ def sweep(decoder: Decoder, ids: Tensor, what: Sweep) -> Iterator[Effect]:
         else:
             taps = skip_layer(layer) if what == "layers" else scale_mlp(layer, 0.0)
         loss = _loss(decoder, ids, taps)
+        loss = loss if math.isfinite(loss) else math.inf
         yield Effect(layer=layer, head=head, loss=loss, change=loss - before)
 
 

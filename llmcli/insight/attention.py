@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from llmcli.generation.finite import require_finite
+from llmcli.insight.watching import OnProgress
 from llmcli.model import Decoder
 from llmcli.model.taps import WatchWeights, attending, tapped
 
@@ -86,21 +88,27 @@ def watch_attention(
     detail: tuple[int, int] | None = None,
     special_ids: Collection[int] = (),
     shown: int = 5,
+    on_progress: OnProgress | None = None,
 ) -> Attention:
     """For ids [1,T] and these layers (None: all); `detail` is the layer and head shown whole.
 
-    `special_ids` are kept out of the random sequence. `name` gives a token's text.
+    `special_ids` are kept out of the random sequence. `name` gives a token's text. Raises
+    GenerationError for logits that are not finite.
     """
     chosen = range(decoder.spec.num_layers) if layers is None else sorted(layers)
     looking = [layer for layer in chosen if attending(decoder, layer) is not None]
+    probe = _probe(decoder, int(ids[0, 0]), special_ids)
+    count = _Count(len(looking) * (ids.shape[1] + probe.shape[1]), on_progress)
     sums = {layer: _Sums(decoder.spec.num_heads, ids.shape[1]) for layer in looking}
     whole: list[Tensor] = []
-    watchers: dict[int, WatchWeights] = {layer: sums[layer].add for layer in looking}
+    watchers: dict[int, WatchWeights] = {
+        layer: _both(sums[layer].add, count.add) for layer in looking
+    }
     if detail is not None and detail[0] in sums:
-        watchers[detail[0]] = _both(watchers[detail[0]], detail[1], whole)
+        watchers[detail[0]] = _both(watchers[detail[0]], _keep(detail[1], whole))
     with tapped(decoder, {}, watchers):
-        decoder(ids)
-    induction = _induction(decoder, int(ids[0, 0]), looking, special_ids)
+        require_finite(decoder, ids, decoder(ids))
+    induction = _induction(decoder, probe, looking, count)
     return Attention(
         tokens=tuple(name(id_) for id_ in ids[0].tolist()),
         heads=tuple(
@@ -162,21 +170,40 @@ class _Sums:
             yield HeadMap(layer=layer, head=head, weights=_rows(pooled / queries))
 
 
-def _induction(
-    decoder: Decoder, first: int, layers: Collection[int], special_ids: Collection[int]
-) -> dict[int, list[float]]:
-    """By layer, for each head; nothing where context or vocabulary leave too little room."""
+class _Count:
+    """How many rows of weights were seen, for whoever waits."""
+
+    def __init__(self, total: int, on_progress: OnProgress | None) -> None:
+        self._done, self._total, self._tell = 0, total, on_progress
+
+    def add(self, _start: int, weights: Tensor) -> None:
+        self._done += weights.shape[2]
+        if self._tell is not None:
+            self._tell(self._done, self._total)
+
+
+def _probe(decoder: Decoder, first: int, special_ids: Collection[int]) -> Tensor:
+    """Ids [1,1+2N]: `first`, then random tokens twice; [1,0] where there is too little room."""
     spec = decoder.spec
     usable = torch.tensor([id_ for id_ in range(spec.vocab_size) if id_ not in set(special_ids)])
     length = min(_PROBE, (spec.context - 1) // 2, len(usable))
     if length < 2:
-        return {}
+        return torch.empty(1, 0, dtype=torch.long)
     order = torch.randperm(len(usable), generator=torch.Generator().manual_seed(0))
     run = usable[order[:length]].tolist()
-    ids = torch.tensor([[first, *run, *run]], device=decoder.device)
+    return torch.tensor([[first, *run, *run]], device=decoder.device)
+
+
+def _induction(
+    decoder: Decoder, ids: Tensor, layers: Collection[int], count: _Count
+) -> dict[int, list[float]]:
+    """By layer, for each head; nothing where context or vocabulary leave too little room."""
+    if not ids.shape[1]:
+        return {}
+    length = ids.shape[1] // 2
     # The second run's token at q came at q - length, and after it the token at q - length + 1.
     queries = torch.arange(1 + length, 1 + 2 * length)
-    found = {layer: torch.zeros(spec.num_heads, dtype=torch.float64) for layer in layers}
+    found = {layer: torch.zeros(decoder.spec.num_heads, dtype=torch.float64) for layer in layers}
 
     def watch(total: Tensor) -> WatchWeights:
         def add(start: int, weights: Tensor) -> None:
@@ -186,14 +213,22 @@ def _induction(
 
         return add
 
-    with tapped(decoder, {}, {layer: watch(total) for layer, total in found.items()}):
-        decoder(ids)
+    watchers = {layer: _both(watch(total), count.add) for layer, total in found.items()}
+    with tapped(decoder, {}, watchers):
+        require_finite(decoder, ids, decoder(ids))
     return {layer: (total / length).tolist() for layer, total in found.items()}
 
 
-def _both(watch: WatchWeights, head: int, whole: list[Tensor]) -> WatchWeights:
+def _both(first: WatchWeights, second: WatchWeights) -> WatchWeights:
     def add(start: int, weights: Tensor) -> None:
-        watch(start, weights)
+        first(start, weights)
+        second(start, weights)
+
+    return add
+
+
+def _keep(head: int, whole: list[Tensor]) -> WatchWeights:
+    def add(_start: int, weights: Tensor) -> None:
         whole.append(weights[0, head].to("cpu", torch.float32))
 
     return add

@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from llmcli.generation.finite import not_finite
+from llmcli.generation.finite import require_finite
 from llmcli.model import Decoder
 from llmcli.model.block import Block
 from llmcli.model.embedding import sinusoids
@@ -77,8 +77,7 @@ def attribute(
     # Later tokens cannot change what comes of earlier ones.
     seen = _watch(decoder, ids[:, : position + 1])
     logits = decoder.lm_head.uncapped(_before_head(decoder, seen), decoder.embed_tokens.weight)
-    if not bool(logits.isfinite().all()):
-        raise not_finite(decoder, ids[:, : position + 1], 1)
+    require_finite(decoder, ids[:, : position + 1], logits)
     if token is None:
         token = int(logits.argmax())
     stream = _Stream(decoder, seen)

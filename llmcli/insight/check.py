@@ -13,7 +13,8 @@ from llmcli.checkpoint.plan import LoadPlan
 from llmcli.errors import LlmcliError
 from llmcli.insight.facts import Facts
 from llmcli.insight.findings import Finding
-from llmcli.insight.values import OnProgress, equal_bytes, scan
+from llmcli.insight.values import equal_bytes, scan
+from llmcli.insight.watching import OnProgress
 from llmcli.text.chat_template import ChatTemplate, find_template
 from llmcli.text.stop_ids import collect_stop_ids, lost_stop_ids
 from llmcli.text.tokenizer import Tokenizer
@@ -116,7 +117,10 @@ def _values(facts: Facts, on_progress: OnProgress | None) -> Iterator[Finding]:
     results = scan((facts.stored or {}).values(), on_progress)
     for one in results:
         if one.not_finite:
-            text = f"{printable(one.name)} has {one.not_finite:,} values that are not finite"
+            values = (
+                "1 value that is" if one.not_finite == 1 else f"{one.not_finite:,} values that are"
+            )
+            text = f"{printable(one.name)} has {values} not finite"
             yield Finding("error", "values", text)
         if one.zero:
             yield Finding("warning", "values", f"{printable(one.name)} is all zeros")

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from llmcli.generation.finite import not_finite
+from llmcli.generation.finite import require_finite
+from llmcli.insight.watching import OnProgress
 from llmcli.model import Decoder
 from llmcli.model.taps import Site, Tap, tapped
 
@@ -53,7 +54,12 @@ class Lens:
 
 @torch.inference_mode()
 def look(
-    decoder: Decoder, ids: Tensor, *, positions: Sequence[int], name: Callable[[int], str]
+    decoder: Decoder,
+    ids: Tensor,
+    *,
+    positions: Sequence[int],
+    name: Callable[[int], str],
+    on_progress: OnProgress | None = None,
 ) -> Lens:
     """For ids [1,T]; `name` gives a token's text. Streams are dropped as soon as they are read.
 
@@ -65,8 +71,7 @@ def look(
     ends: list[int] = []
     for start in range(0, len(at), _ROWS):
         logits = decoder.unembed(streams[start : start + _ROWS])
-        if not bool(logits.isfinite().all()):
-            raise not_finite(decoder, ids, 1)
+        require_finite(decoder, ids, logits)
         ends += logits.argmax(-1).tolist()
     rows: list[LensRow] = []
 
@@ -74,6 +79,8 @@ def look(
         def tap(stream: Tensor) -> None:
             cells = _cells(decoder, stream[0, at], ends, name)
             rows.append(LensRow(layer=layer, cells=cells))
+            if on_progress is not None:
+                on_progress(len(rows), decoder.spec.num_layers + 1)
 
         return tap
 

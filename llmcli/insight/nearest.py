@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from llmcli.insight.directions import check_directions
 from llmcli.model import Decoder
 
 # Rows in memory at once, in the wider dtype.
@@ -91,9 +92,12 @@ def analogy(
 
 
 def _matrices(decoder: Decoder) -> Iterator[tuple[str, Tensor]]:
-    yield "embedding", decoder.embed_tokens.weight
-    if decoder.lm_head.weight is not None:
-        yield "unembedding", decoder.lm_head.weight
+    """Raises CheckpointError where one is not finite."""
+    found = {"embedding": decoder.embed_tokens.weight, "unembedding": decoder.lm_head.weight}
+    for title, matrix in found.items():
+        if matrix is not None:
+            check_directions(matrix, title)
+            yield title, matrix
 
 
 def _nearest(

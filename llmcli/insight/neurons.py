@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from llmcli.generation.finite import require_finite
 from llmcli.model import Decoder
 from llmcli.model.block import Block
 from llmcli.model.experts import SparseMLP
@@ -105,7 +106,10 @@ def watch_neurons(
     layers: Collection[int] | None = None,
     top: int = 10,
 ) -> Neurons:
-    """For ids [1,T] and these layers (None: all), the `top` neurons of each."""
+    """For ids [1,T] and these layers (None: all), the `top` neurons of each.
+
+    Raises GenerationError for logits that are not finite.
+    """
     seen = _watch(decoder, ids[:, : position + 1])
     chosen = range(decoder.spec.num_layers) if layers is None else sorted(layers)
     return Neurons(
@@ -244,7 +248,8 @@ def _watch(decoder: Decoder, ids: Tensor) -> dict[Site, Tensor]:
 
     sites = [Site(part, layer) for layer in range(decoder.spec.num_layers) for part in _PARTS]
     with tapped(decoder, {site: keep(site) for site in sites}):
-        decoder.hidden(ids)
+        end = decoder.hidden(ids)[:, -1:]
+    require_finite(decoder, ids, decoder.unembed(end))
     return seen
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from llmcli.errors import UsageError
 from llmcli.insight.bounds import check_index
+from llmcli.insight.directions import check_directions
 from llmcli.model import Decoder
 from llmcli.model.block import Block
 from llmcli.model.experts import SparseMLP
@@ -22,6 +23,12 @@ from llmcli.model.mlp import PlainMLP
 
 What = Literal["embedding", "unembedding", "mlp-in", "mlp-out"]
 WHATS: tuple[What, ...] = get_args(What)
+_NAMES = {
+    "embedding": "embedding",
+    "unembedding": "unembedding",
+    "mlp-in": "MLP's first matrix",
+    "mlp-out": "MLP's last matrix, turned",
+}
 # All pairs of so many rows: two million angles.
 SAMPLE = 2048
 _SEED = 0
@@ -85,9 +92,11 @@ def measure(
 ) -> Superposition:
     """Angles in degrees between all pairs of `sample` rows drawn with a fixed seed.
 
-    `layer` is that of MLP directions. Raises UsageError for what the decoder does not have.
+    `layer` is that of MLP directions. Raises UsageError for what the decoder does not have, and
+    CheckpointError for rows that are not finite.
     """
     rows = _directions(decoder, what, layer)
+    check_directions(rows, _NAMES[what])
     wide = torch.promote_types(rows.dtype, torch.float32)
     alive = torch.linalg.vector_norm(rows, dim=1, dtype=wide).nonzero()[:, 0].cpu()
     if rows.shape[1] < 2 or len(alive) < 2:

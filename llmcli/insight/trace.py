@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from llmcli.generation.finite import require_finite
 from llmcli.model import Decoder
 from llmcli.model.taps import LayerPart, Site, Tap, has_neurons, tapped
 
@@ -70,7 +71,10 @@ class Trace:
 
 @torch.inference_mode()
 def trace(decoder: Decoder, ids: Tensor, *, name: Callable[[int], str]) -> Trace:
-    """For ids [1,T]; `name` gives a token's text."""
+    """For ids [1,T]; `name` gives a token's text.
+
+    Raises GenerationError where the logits, or a stream on the way, are not finite.
+    """
     layers = range(decoder.spec.num_layers)
     measured = [_Measured() for _ in layers]
     shapes: dict[LayerPart, Shape] = {}
@@ -79,6 +83,8 @@ def trace(decoder: Decoder, ids: Tensor, *, name: Callable[[int], str]) -> Trace
         taps[site] = _both(taps.get(site), tap)
     with tapped(decoder, taps):
         logits = decoder(ids)
+    streams = torch.tensor([[one.stream, one.end] for one in measured])
+    require_finite(decoder, ids, logits, streams)
     clock = min((_timed(decoder, ids) for _ in range(_REPEATS)), key=lambda one: one.total)
     probs = logits[0, -1].float().softmax(-1)
     return Trace(

@@ -5,16 +5,14 @@ Memory is bounded by a piece, whatever the size of a tensor. Must not know famil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
 import numpy as np
 
 from llmcli.checkpoint.header import StoredTensor
-
-# (bytes done, bytes in all)
-OnProgress = Callable[[int, int], None]
+from llmcli.insight.watching import OnProgress
 
 PIECE_BYTES: Final = 8 << 20
 # As whole numbers of the same width; a number is not finite where all bits of its exponent are 1.

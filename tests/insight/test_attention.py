@@ -123,3 +123,15 @@ def test_special_ids_stay_out_of_the_random_sequence() -> None:
     assert rest[:32] == rest[32:]
     assert len(set(rest)) == 32
     assert min(rest) >= 280
+
+
+@pytest.mark.parametrize("layers", [None, [1]])
+def test_progress_counts_every_row_once(layers: list[int] | None, monkeypatch) -> None:
+    monkeypatch.setattr(taps, "_WEIGHT_ROWS", 8)
+    decoder = random_decoder()
+    ids, told = ids_for(decoder.spec), []
+    _watch(decoder, ids, layers=layers, on_progress=lambda *one: told.append(one))
+    done = [one for one, _ in told]
+    assert done == sorted(set(done))
+    assert len(told) > 4
+    assert {done[-1]} == {total for _, total in told}

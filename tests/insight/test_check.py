@@ -91,7 +91,7 @@ FAULTS: list[tuple[Fault, str, str, str]] = [
     (lambda f: _edit(f, "config.json", novelty=1), "warning", "config", "novelty"),
     (lambda f: _edit(f, "config.json", hidden_size=32), "error", "files", "do not fit"),
     (lambda f: _weights(f, _odd_name), "error", "files", "evil\\x1b[2J\\nname"),
-    (lambda f: _weights(f, _poison(float("nan"))), "error", "values", "1 values that are not"),
+    (lambda f: _weights(f, _poison(float("nan"))), "error", "values", "1 value that is not finite"),
     (lambda f: _weights(f, _poison(-float("inf"))), "error", "values", "model.norm.weight has 1"),
     (
         lambda f: _weights(f, lambda t: t["model.norm.weight"].zero_()),

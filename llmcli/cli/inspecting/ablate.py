@@ -95,11 +95,11 @@ def _compare(subject: Subject, edits: Edits) -> Compared:
     if replace(flags, max_new_tokens=None) == Flags():
         flags = replace(flags, strategy="greedy")
     flags = replace(flags, max_new_tokens=flags.max_new_tokens or _NEW_TOKENS)
-    base = _generated(subject, flags)
+    base = _generated(subject, flags, "the text as it is")
     if (seed := base.settings.used.get("seed")) is not None:
         flags = replace(flags, seed=seed.value)  # the same draws for both
     with tapped(decoder, taps_for(decoder, edits)):
-        changed = _generated(subject, flags)
+        changed = _generated(subject, flags, "the changed text")
     ids = torch.tensor([[*prompt.ids, *base.ids]], device=decoder.device)
     return Compared(
         edits=edits.told(),
@@ -110,12 +110,13 @@ def _compare(subject: Subject, edits: Edits) -> Compared:
     )
 
 
-def _generated(subject: Subject, flags: Flags) -> Generation:
+def _generated(subject: Subject, flags: Flags, label: str) -> Generation:
     from llmcli.engine.engine import GenerateOptions
 
     generation = subject.engine.generate(subject.prompt, GenerateOptions(flags=flags))
-    for _ in generation:
-        pass
+    with StepProgress(label) as bar:
+        for _ in generation:
+            bar(len(generation.ids), flags.max_new_tokens or _NEW_TOKENS)
     return generation
 
 
@@ -144,15 +145,13 @@ def _sweep(subject: Subject, asked: Asked, edits: Edits) -> Swept:
 
     held, parts = torch.tensor([ids[:_SWEPT]], device=decoder.device), parts_of(decoder, what)
     found: list[Effect] = []
-    bar = StepProgress(f"taking out {what}")
-    try:
-        for effect in sweep(decoder, held, what):
-            found.append(effect)
-            bar(len(found), len(parts))
-    except KeyboardInterrupt:
-        interrupts.acknowledge()
-    finally:
-        bar.finish()
+    with StepProgress(f"taking out {what}") as bar:
+        try:
+            for effect in sweep(decoder, held, what):
+                found.append(effect)
+                bar(len(found), len(parts))
+        except KeyboardInterrupt:
+            interrupts.acknowledge()
     return Swept(
         what=what,
         tokens=held.shape[1],
@@ -255,12 +254,12 @@ def _pictures(found: Ablated) -> list[Svg]:
             for one in found.compared.change.tokens
             if one.position >= new
         ]
-        return [bars(f"KL a token: {', '.join(found.compared.edits)}", rows)]
+        return [bars(f"KL a token, in nats: {', '.join(found.compared.edits)}", rows)]
     assert found.swept is not None
     layers = sorted({one.layer for one in found.swept.effects})
     heads = sorted({one.head or 0 for one in found.swept.effects})
     change = {(one.layer, one.head or 0): one.change for one in found.swept.effects}
-    title = f"change of the loss without each of the {_MANY[found.swept.what]}"
+    title = f"change of the loss, in nats a token, without each of the {_MANY[found.swept.what]}"
     values = [[change.get((layer, head)) for head in heads] for layer in layers]
     columns = [f"head {head}" for head in heads] if found.swept.what == "heads" else ["change"]
     return [heat_map(title, values, rows=[f"layer {one}" for one in layers], columns=columns)]

@@ -6,13 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from llmcli.cli.columns import folded, table
+from llmcli.cli.columns import cells_wide, folded, table
 from llmcli.cli.inspecting.asked import Asked
 from llmcli.cli.inspecting.drawing import Drawing
 from llmcli.cli.inspecting.subject import Subject
 from llmcli.cli.inspecting.svg import Svg, heat_map
 from llmcli.cli.inspecting.svg_grid import small_maps
 from llmcli.cli.inspecting.token_words import compact, quoted
+from llmcli.cli.progress import StepProgress
 from llmcli.errors import UsageError
 from llmcli.insight.bounds import check_between, check_index
 
@@ -59,15 +60,17 @@ def _compute(subject: Subject, asked: Asked) -> Attention:
 
     from llmcli.insight.attention import watch_attention
 
-    return watch_attention(
-        decoder,
-        torch.tensor([ids], device=decoder.device),
-        layers=None if asked.layer is None else [asked.layer],
-        detail=None if asked.layer is None or asked.head is None else (asked.layer, asked.head),
-        special_ids=subject.reader.tokenizer.special_ids,
-        name=subject.token_text,
-        shown=asked.top or _TOP,
-    )
+    with StepProgress("attention") as bar:
+        return watch_attention(
+            decoder,
+            torch.tensor([ids], device=decoder.device),
+            layers=None if asked.layer is None else [asked.layer],
+            detail=None if asked.layer is None or asked.head is None else (asked.layer, asked.head),
+            special_ids=subject.reader.tokenizer.special_ids,
+            name=subject.token_text,
+            shown=asked.top or _TOP,
+            on_progress=bar,
+        )
 
 
 def _lines(found: Attention, width: int | None) -> list[str]:
@@ -139,7 +142,7 @@ def _square(tokens: Sequence[str], head: HeadDetail, width: int | None) -> list[
     for at, weights in enumerate(head.weights):
         shades = "".join(_shade(one) for one in weights[: at + 1])
         label = compact(tokens[at], _LABEL)
-        lines.append(f"{at:>{wide}} {label:<{_LABEL}}|{shades}|")
+        lines.append(f"{at:>{wide}} {label}{' ' * (_LABEL - cells_wide(label))}|{shades}|")
     return lines
 
 
@@ -149,12 +152,11 @@ def _pictures(found: Attention) -> list[Svg]:
     layers = list(dict.fromkeys(one.layer for one in found.heads))
     heads = max((one.head for one in found.heads), default=-1) + 1
     rows = [f"layer {layer}" for layer in layers]
-    pictures = []
+    columns, pictures = [f"head {head}" for head in range(heads)], []
     for name, about, score in _SCORES:
         by_place = {(one.layer, one.head): score(one) for one in found.heads}
         values = [[by_place.get((layer, head)) for head in range(heads)] for layer in layers]
         most = math.log2(max(len(found.tokens), 2)) if name == "entropy" else 1.0
-        columns = [f"head {head}" for head in range(heads)]
         pictures.append(heat_map(f"{name}: {about}", values, rows=rows, columns=columns, most=most))
     by_layer = [
         [
@@ -165,7 +167,7 @@ def _pictures(found: Attention) -> list[Svg]:
         for layer in layers
     ]
     title = "every head: rows look, columns are looked at, each map scaled to its own most"
-    return [*pictures, small_maps(title, by_layer, rows=rows)]
+    return [*pictures, small_maps(title, by_layer, rows=rows, columns=columns)]
 
 
 def _head_picture(found: Attention, head: HeadDetail) -> Svg:

@@ -65,19 +65,26 @@ def _by_layer(found: Attribution, width: int | None) -> list[str]:
     for part in found.parts:
         sums[part.layer, "bias" if part.kind in ("bias", "rounding") else part.kind] += part.share  # type: ignore[assignment]
     so_far = sum(share for (layer, _), share in sums.items() if layer is None)
-    rows: list[tuple[str, ...]] = [("outside of layers", "", "", "", f"{so_far:+.3f}")]
+    named = {"head": "heads", "mlp": "MLP"} | ({"bias": "biases"} if _has_biases(found) else {})
+    rows: list[tuple[str, ...]] = [("outside of layers", *[""] * len(named), f"{so_far:+.3f}")]
     layers = sorted({layer for layer, _ in sums if layer is not None})
     for layer in layers:
-        kinds = [sums[layer, kind] for kind in ("head", "mlp", "bias")]
+        kinds = [sums[layer, kind] for kind in named]
         so_far += sum(kinds)
         rows.append((f"layer {layer}", *(f"{one:+.3f}" for one in (*kinds, so_far))))
-    return table(("", "heads", "MLP", "biases", "so far"), rows, width)
+    return table(("", *named.values(), "so far"), rows, width)
+
+
+def _has_biases(found: Attribution) -> bool:
+    """Whether any layer has one that adds something."""
+    return any(part.kind == "bias" and part.layer is not None for part in found.parts)
 
 
 def _pictures(found: Attribution) -> list[Svg]:
     layers = sorted({part.layer for part in found.parts if part.layer is not None})
     heads = max((part.head or 0 for part in found.parts), default=0) + 1
-    names = [*(f"head {head}" for head in range(heads)), "MLP", "biases"]
+    names = [*(f"head {head}" for head in range(heads)), "MLP"]
+    names += ["biases"] * _has_biases(found)
     shares: dict[tuple[int | None, str], float] = {}
     for part in found.parts:
         column = {"head": f"head {part.head}", "mlp": "MLP"}.get(part.kind, "biases")

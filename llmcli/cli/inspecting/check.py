@@ -13,13 +13,10 @@ from llmcli.insight.check import Check, check
 
 def _compute(subject: Subject, asked: Asked) -> Check:
     assert subject.folder is not None
-    bar = StepProgress("reading the weights")
-    try:
+    with StepProgress("reading the weights") as bar:
         return check(
             subject.facts, ModelDir.open(subject.folder), values=asked.values, on_progress=bar
         )
-    finally:
-        bar.finish()
 
 
 def _lines(found: Check, width: int | None) -> list[str]:

@@ -11,6 +11,7 @@ from llmcli.cli.inspecting.subject import Subject
 from llmcli.cli.inspecting.svg import Svg
 from llmcli.cli.inspecting.svg_grid import word_grid
 from llmcli.cli.inspecting.token_words import compact, position_of, quoted
+from llmcli.cli.progress import StepProgress
 from llmcli.errors import UsageError
 from llmcli.insight.bounds import check_between
 
@@ -34,12 +35,14 @@ def _compute(subject: Subject, asked: Asked) -> Lens:
 
     from llmcli.insight.lens import look
 
-    return look(
-        decoder,
-        torch.tensor([ids], device=decoder.device),
-        positions=range(max(0, end + 1 - last), end + 1),
-        name=subject.token_text,
-    )
+    with StepProgress("reading the layers") as bar:
+        return look(
+            decoder,
+            torch.tensor([ids], device=decoder.device),
+            positions=range(max(0, end + 1 - last), end + 1),
+            name=subject.token_text,
+            on_progress=bar,
+        )
 
 
 def _lines(found: Lens, width: int | None) -> list[str]:
@@ -101,7 +104,7 @@ def _pictures(found: Lens) -> list[Svg]:
 
     return [
         word_grid(
-            "logit lens",
+            "logit lens: rows are layers, columns tokens; the fuller the ground, the likelier",
             [[(compact(cell.token, _CELL), cell.prob) for cell in row.cells] for row in found.rows],
             rows=[_label(row) for row in found.rows],
             columns=[

@@ -57,10 +57,11 @@ def _pictures(found: Masks) -> list[Svg]:
     names = [str(at) for at in range(found.length)]
     return [
         heat_map(
-            f"{found.name}, {_title(mask, found.length)}",
+            f"{found.name}, {_title(mask, found.length)}; rows are queries, columns keys",
             [[float(seen) for seen in row] for row in mask.visible],
             rows=names,
             columns=names,
+            scale=False,
             notes=[
                 [f"query {q} {'sees' if seen else 'does not see'} key {k}" for k, seen in row]
                 for q, row in enumerate(map(list, map(enumerate, mask.visible)))

@@ -94,15 +94,13 @@ def _bits(stage: Shaped) -> str:
 
 
 def _pictures(found: NextToken) -> list[Svg]:
-    def rows(values: Sequence[float | None]) -> list[tuple[str, float, str]]:
+    def rows(stage: Shaped, values: Sequence[float | None]) -> list[tuple[str, float, str]]:
         named = zip(found.candidates, values, strict=True)
-        return [
-            (quoted(one.token), value or 0.0, f"{100 * (value or 0):.2f}%") for one, value in named
-        ]
+        return [(quoted(one.token), value or 0.0, _value(value, stage)) for one, value in named]
 
     def drawn(stages: Sequence[Shaped], table: Sequence[Sequence[float | None]]) -> list[Svg]:
         return [
-            bars(stage.name, rows([row[at] for row in table]), length=240)
+            bars(stage.name, rows(stage, [row[at] for row in table]), length=240)
             for at, stage in enumerate(stages)
             if stage.entropy_bits is not None
         ]

@@ -110,10 +110,14 @@ def _speed(found: MemoryPlan) -> str:
     if found.tokens_per_second is None or found.machine.bandwidth is None:
         return "not estimated without a KV cache"
     return (
-        f"at most about {found.tokens_per_second:,.3g} tokens a second (estimate): a step reads "
+        f"at most about {_rate(found.tokens_per_second)} tokens a second (estimate): a step reads "
         f"{in_bytes(found.read_per_token)}, this machine {in_bytes(found.machine.bandwidth)} a "
         f"second in a probe"
     )
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def _pictures(found: MemoryPlan) -> list[Svg]:

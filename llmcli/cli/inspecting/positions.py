@@ -143,7 +143,7 @@ def _pictures(found: Positions) -> list[Svg]:
             series.append(("without scaling", trained))
         level = math.log10(found.context)
         series.append(("context", [(0.0, level), (float(len(one.pairs) - 1), level)]))
-        out.append(lines(title, series, x="pair", y="log10"))
+        out.append(lines(title, series, x="pair", y="log10 of tokens"))
     if found.slopes is not None:
         rows = [(f"head {at}", one, f"{one:.5f}") for at, one in enumerate(found.slopes.slopes)]
         out.append(bars("ALiBi slopes", rows))

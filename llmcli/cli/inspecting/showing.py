@@ -97,7 +97,7 @@ def _page(
     for view, drawing in drawings.items():
         result = results[view]
         pictures = drawing.pictures(result) if drawing.pictures else []
-        parts.append((view.name, view.help, pictures, "\n".join(drawing.lines(result, None))))
+        parts.append((view.name, view.help, pictures, drawing.lines(result, None)))
     return page(f"llmcli inspect-layers: {subject.facts.name}", parts)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from llmcli.cli.columns import cells_wide
+from llmcli.cli.columns import Flow, cells_wide
 
 FONT = 12
 # Of a monospaced letter, in units of its size.
@@ -20,14 +20,18 @@ _GAP = 24
 _STYLE = (
     ".paper{fill:#fff}.ink{fill:#1c1e21}.faint{fill:#6a7076}"
     ".rule{stroke:#6a7076;fill:none;stroke-width:1}"
+    ".up{fill:#0072b2}.down{fill:#d55e00}.ground{fill:#56b4e9}"
+    ".edge{stroke:#8888;stroke-width:.5}"
     "text{font:12px ui-monospace,Menlo,Consolas,monospace}.title{font-weight:bold}"
     "@media(prefers-color-scheme:dark){.paper{fill:#14161a}.ink{fill:#e8eaed}"
-    ".faint{fill:#9aa0a6}.rule{stroke:#9aa0a6}}"
+    ".faint{fill:#9aa0a6}.rule{stroke:#9aa0a6}.up{fill:#3aa0e0}.down{fill:#f08040}"
+    ".ground{fill:#0072b2}}"
 )
 _PAGE_STYLE = (
     "body{margin:2rem auto;max-width:70rem;padding:0 1rem;background:#fff;color:#1c1e21;"
     "font:16px/1.5 system-ui,sans-serif}pre{overflow-x:auto;font:13px/1.4 ui-monospace,Menlo,"
-    "Consolas,monospace}svg{max-width:100%;height:auto}figure{margin:1rem 0;overflow-x:auto}"
+    "Consolas,monospace}figure{margin:1rem 0;overflow-x:auto}h1,p{overflow-wrap:anywhere}"
+    ".flow{display:block;white-space:pre-wrap;max-width:100ch;overflow-wrap:anywhere}"
     "@media(prefers-color-scheme:dark){body{background:#14161a;color:#e8eaed}}"
 )
 # Of Okabe and Ito's palette, which colour-blind readers can tell apart.
@@ -89,10 +93,12 @@ def heat_map(
     most: float | None = None,
     notes: Sequence[Sequence[str]] | None = None,
     cell: int = 18,
+    scale: bool = True,
 ) -> Svg:
     """A square a value: opacity is |value| / `most`, blue above zero, orange below, None empty.
 
-    `most` is by default the largest magnitude. `notes` are shown under the pointer.
+    `most` is by default the largest magnitude. `notes` are shown under the pointer, and `scale`
+    below the map says what the colours stand for.
     """
     known = [abs(value) for row in values for value in row if value is not None]
     top = most or max(known, default=1.0) or 1.0
@@ -109,16 +115,37 @@ def heat_map(
                 note = notes[down][across]
             body.append(_cell(left + across * cell, head + down * cell, cell, value, top, note))
     wide = left + cell * max(map(len, values), default=0) + 12
+    high = head + cell * len(values) + 12
+    if scale and known:
+        signed = any(value < 0 for row in values for value in row if value is not None)
+        drawn, end = _scale(left, high, top, signed=signed)
+        body.append(drawn)
+        wide, high = max(wide, end), high + FONT + 12
     width = max(wide, text_width([title]) * 1.05 + 8)
-    return Svg(title, width, head + cell * len(values) + 12, "".join(body))
+    return Svg(title, width, high, "".join(body))
+
+
+def _scale(x: float, y: float, top: float, *, signed: bool) -> tuple[str, float]:
+    """The colours from the least value to `top`, and where they end."""
+    marks, size = [f"{-top:.3g}" if signed else "0", f"{top:.3g}"], FONT
+    steps = [step / 4 for step in range(-4 if signed else 0, 5)]
+    right = x + text_width(marks[:1]) + 6
+    body = [text_at(x, y + FONT - 2, marks[0], kind="faint")]
+    body += [
+        _cell(right + at * size, y, size, step, 1.0, f"{step * top:.4g}")
+        for at, step in enumerate(steps)
+    ]
+    right += size * len(steps) + 6
+    body.append(text_at(right, y + FONT - 2, marks[1], kind="faint"))
+    return "".join(body), right + text_width(marks[1:]) + 8
 
 
 def _cell(x: float, y: float, size: int, value: float | None, top: float, note: str) -> str:
     strength = 0.0 if value is None else min(abs(value) / top, 1.0)
-    colour = COLOURS[0] if value is None or value >= 0 else COLOURS[4]
+    kind = "up" if value is None or value >= 0 else "down"
     return (
-        f'<rect x="{_n(x)}" y="{_n(y)}" width="{size - 1}" height="{size - 1}" fill="{colour}" '
-        f'fill-opacity="{strength:.3f}" stroke="#8888" stroke-width="0.5">'
+        f'<rect class="{kind} edge" x="{_n(x)}" y="{_n(y)}" width="{size - 1}" '
+        f'height="{size - 1}" fill-opacity="{strength:.3f}">'
         f"<title>{escape(clean(note))}</title></rect>"
     )
 
@@ -129,10 +156,11 @@ def bars(title: str, rows: Sequence[tuple[str, float, str]], *, length: int = 42
     left, step = text_width([label for label, _, _ in rows]) + 12, 20
     body = [text_at(4, FONT + 4, title, kind="ink title")]
     for at, (label, value, text) in enumerate(rows):
-        y, long = 28 + at * step, length * value / top
+        # What is there shows, however small it is beside the others.
+        y, long = 28 + at * step, max(length * value / top, 1.0 * (value > 0))
         body.append(text_at(left - 6, y + 13, label, anchor="end"))
         body.append(
-            f'<rect x="{_n(left)}" y="{y}" width="{_n(long)}" height="15" fill="{COLOURS[0]}" '
+            f'<rect class="up" x="{_n(left)}" y="{y}" width="{_n(long)}" height="15" '
             f'fill-opacity="0.75"/>'
         )
         body.append(text_at(left + long + 6, y + 13, text, kind="faint"))
@@ -198,15 +226,18 @@ def stacked(pictures: Sequence[Svg]) -> Svg:
     return Svg("; ".join(picture.title for picture in pictures), width, y, "".join(body))
 
 
-def page(title: str, parts: Sequence[tuple[str, str, Sequence[Svg], str]]) -> str:
-    """An HTML page of parts: heading, one line about it, pictures, and preformatted text."""
+def page(title: str, parts: Sequence[tuple[str, str, Sequence[Svg], Sequence[str]]]) -> str:
+    """An HTML page of parts: heading, one line about it, pictures, and lines of text.
+
+    Columns keep their places; a Flow is broken where the window ends.
+    """
     sections = []
-    for heading, about, pictures, text in parts:
+    for heading, about, pictures, lines in parts:
         figures = "".join(f"<figure>{picture.element()}</figure>" for picture in pictures)
-        shown = "\n".join(clean(line) for line in text.split("\n"))
+        shown = "".join(_page_line(line) for line in lines)
         sections.append(
             f"<section><h2>{escape(clean(heading))}</h2><p>{escape(clean(about))}</p>"
-            f"{figures}<pre>{escape(shown)}</pre></section>\n"
+            f"{figures}<pre>{shown}</pre></section>\n"
         )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -214,6 +245,18 @@ def page(title: str, parts: Sequence[tuple[str, str, Sequence[Svg], str]]) -> st
         '<meta name="color-scheme" content="light dark">'
         f"<title>{escape(clean(title))}</title><style>{_PAGE_STYLE}</style></head>\n"
         f"<body><h1>{escape(clean(title))}</h1>\n{''.join(sections)}</body></html>\n"
+    )
+
+
+def _page_line(line: str) -> str:
+    indent = line.indent if isinstance(line, Flow) else 0
+    hanging = f' style="padding-left:{indent}ch;text-indent:-{indent}ch"' if indent else ""
+    flows = isinstance(line, Flow)
+    return "".join(
+        f'<span class="flow"{hanging}>{escape(clean(one))}</span>'
+        if flows and one
+        else f"{escape(clean(one))}\n"
+        for one in line.split("\n")
     )
 
 

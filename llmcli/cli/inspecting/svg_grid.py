@@ -8,9 +8,11 @@ import zlib
 from collections.abc import Sequence
 from html import escape
 
-from llmcli.cli.inspecting.svg import COLOURS, FONT, Svg, clean, text_at, text_width
+from llmcli.cli.inspecting.svg import FONT, Svg, clean, text_at, text_width
 
 _ROW = 22
+# Of a map's squares, which are pixels that no style reaches: readable on light and on dark.
+_BLUE = "1f86cc"
 
 
 def word_grid(
@@ -34,9 +36,9 @@ def word_grid(
         for across, (word, value) in enumerate(row):
             x = left + across * wide
             body.append(
-                f'<g><title>{escape(clean(notes[down][across]))}</title><rect x="{x:.1f}" '
-                f'y="{y}" width="{wide - 2:.1f}" height="{_ROW - 2}" fill="{COLOURS[5]}" '
-                f'fill-opacity="{0.75 * min(max(value, 0.0), 1.0):.3f}"/>'
+                f"<g><title>{escape(clean(notes[down][across]))}</title>"
+                f'<rect class="ground" x="{x:.1f}" y="{y}" width="{wide - 2:.1f}" '
+                f'height="{_ROW - 2}" fill-opacity="{0.75 * min(max(value, 0.0), 1.0):.3f}"/>'
                 f"{text_at(x + 4, y + 15, word)}</g>"
             )
     width = max(left + wide * len(columns), text_width([title]) * 1.05 + 8) + 8
@@ -48,11 +50,15 @@ def small_maps(
     maps: Sequence[Sequence[tuple[str, Sequence[Sequence[float]]]]],
     *,
     rows: Sequence[str],
+    columns: Sequence[str] = (),
     size: int = 64,
 ) -> Svg:
     """A row of small heat maps for each row's name; each map has a note and is scaled to itself."""
-    left, head, step = text_width(rows) + 12, 34, size + 6
+    left, head, step = text_width(rows) + 12, 34 + (FONT + 4) * bool(columns), size + 6
     body = [text_at(4, FONT + 4, title, kind="ink title")]
+    for across, name in enumerate(columns):
+        middle = left + across * step + size / 2
+        body.append(text_at(middle, head - 5, name, kind="faint", anchor="middle"))
     for down, row in enumerate(maps):
         y = head + down * step
         body.append(text_at(left - 6, y + size / 2, rows[down], kind="faint", anchor="end"))
@@ -72,7 +78,7 @@ def small_maps(
 def _png(values: Sequence[Sequence[float]]) -> str:
     """Blue as opaque as the value is large, in base64; thousands of squares would be too big."""
     top = max((value for row in values for value in row), default=0.0) or 1.0
-    colour = bytes.fromhex(COLOURS[0][1:])
+    colour = bytes.fromhex(_BLUE)
     lines = b"".join(
         b"\0" + b"".join(colour + bytes([round(255 * max(value, 0.0) / top)]) for value in row)
         for row in values

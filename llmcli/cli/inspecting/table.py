@@ -105,8 +105,9 @@ def find_views(names: Sequence[str]) -> list[View]:
     known = {view.name: view for view in VIEWS}
     for name in names:
         if name not in known:
-            begun = [one for one in known if name and one.startswith(name)]
-            near = begun or difflib.get_close_matches(name, known, n=1)
+            lower = name.strip().lower()
+            begun = [one for one in known if lower and one.startswith(lower)]
+            near = begun or difflib.get_close_matches(lower, known, n=1)
             raise UsageError(
                 f"there is no view {printable(repr(name), 60)}",
                 hint=(f"did you mean {near[0]}? " if near else "")

@@ -12,6 +12,7 @@ from llmcli.cli.inspecting.drawing import Drawing
 from llmcli.cli.inspecting.subject import Subject
 from llmcli.cli.inspecting.svg import Svg, lines
 from llmcli.cli.inspecting.token_words import compact, quoted
+from llmcli.cli.progress import StepProgress
 from llmcli.cli.sizes import in_bytes
 from llmcli.errors import GenerationError
 from llmcli.insight.bounds import check_between
@@ -59,8 +60,9 @@ def _step(subject: Subject, step: int) -> DecodeStep:
     engine.session(asked)  # refuses a kind that has no sense here
     flags = replace(subject.flags, max_new_tokens=step)
     generation = engine.generate(subject.prompt, GenerateOptions(flags=flags, cache=asked))
-    for _ in generation:
-        pass
+    with StepProgress(f"generating up to step {step}") as bar:
+        for _ in generation:
+            bar(len(generation.ids), step)
     if len(generation.ids) < step:
         raise GenerationError(
             f"there is no step {step}: the text ends after {len(generation.ids)} new tokens",

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from llmcli import whole_file
+from llmcli.cli.columns import Flow
 from llmcli.cli.inspecting.svg import bars, heat_map, lines, page, stacked
 from llmcli.cli.inspecting.table import VIEWS, load_drawing
 from tests.cli.conftest import Invoke
@@ -43,11 +44,34 @@ def test_empty_pictures_can_be_drawn() -> None:
 
 
 def test_pages_escape_everything_and_fetch_nothing() -> None:
-    text = page(ODD, [(ODD, ODD, [bars(ODD, [(ODD, 1.0, ODD)])], f"{ODD}\n<pre>")])
+    text = page(ODD, [(ODD, ODD, [bars(ODD, [(ODD, 1.0, ODD)])], [ODD, Flow("<pre>", 2)])])
     assert "<b>" not in text
     assert "\x1b" not in text
     assert text.count("<pre>") == 1
     assert not re.search(r"<script|src=|href=|@import|url\(", text)
+
+
+def test_only_words_are_broken_on_a_page() -> None:
+    text = page("", [("", "", [], ["a  b", Flow("many words", 3), Flow(""), Flow("x\ny")])])
+    flow = '<span class="flow"'
+    hanging = f'{flow} style="padding-left:3ch;text-indent:-3ch">many words</span>'
+    assert f"<pre>a  b\n{hanging}\n{flow}>x</span>{flow}>y</span></pre>" in text
+
+
+def test_a_map_says_what_its_colours_stand_for() -> None:
+    def notes(values: list[list[float | None]], *, scale: bool = True) -> list[str | None]:
+        drawn = heat_map("", values, rows=["r"], columns=["c"], most=2.0, scale=scale).document()
+        return [one.text for one in ElementTree.fromstring(drawn.encode()).iter() if one.text]
+
+    assert notes([[1.0]])[-7:] == ["0", "0", "0.5", "1", "1.5", "2", "2"]
+    assert "-2" in notes([[-0.1]])
+    assert notes([[1.0]], scale=False)[-1] == "r, c: 1"
+    assert notes([[None]])[-1] == "r, c: -"
+
+
+def test_what_is_not_zero_has_a_bar() -> None:
+    drawn = bars("", [("a", 1e9, ""), ("b", 1e-9, ""), ("c", 0.0, "")], length=100)
+    assert re.findall(r' width="([^"]+)" height="15"', drawn.body) == ["100", "1", "0"]
 
 
 @pytest.mark.parametrize("name", DRAWN)

@@ -25,6 +25,8 @@ def test_every_row_has_its_drawing(view: View) -> None:
     ("args", "told"),
     [
         (["--view", "sumary"], "did you mean summary?"),
+        (["--view", "SUMMARY"], "did you mean summary?"),
+        (["--view", "Atention"], "did you mean attention?"),
         (["--view", "\x1b[2J"], "there is no view '\\x1b[2J'"),
         (["--layer", "1"], "view summary does not read --layer"),
         (["--device", "cpu"], "view summary does not read --device"),
