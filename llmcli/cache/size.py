@@ -7,6 +7,7 @@ quantised store packs between forwards.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from llmcli.cache.buffer import GROWTH_STEP
 from llmcli.cache.make import CacheKind
@@ -38,7 +39,7 @@ def cache_bytes(
             held = min(tokens, layer.window)
             total += min(_stepped(held, step), layer.window) * plain
         elif kind in ("quantized-8", "quantized-4"):
-            packed = _packed_bytes(spec, 8 if kind == "quantized-8" else 4, element_bytes)
+            packed = packed_token_bytes(spec, kind, element_bytes)
             total += _quantized(pieces, packed_token=packed, exact_token=plain)
         else:
             total += _stepped(tokens, step) * plain
@@ -49,8 +50,11 @@ def _stepped(needed: int, step: int) -> int:
     return -(-needed // step) * step
 
 
-def _packed_bytes(spec: DecoderSpec, bits: int, size: int) -> int:
-    """One token's codes in one layer, with a scale and a minimum for each group."""
+def packed_token_bytes(
+    spec: DecoderSpec, kind: Literal["quantized-8", "quantized-4"], size: int
+) -> int:
+    """One token's codes in one layer, with a scale and a minimum of `size` bytes for each group."""
+    bits = 8 if kind == "quantized-8" else 4
     heads, *widths = kv_shape(spec)
     codes = sum(-(-width * bits // 8) for width in widths)
     groups = sum(width // group_size(width) for width in widths)

@@ -51,8 +51,12 @@ class Design:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheSizes:
-    """`bytes_per_element` is 2 for 16-bit keys and values. Bytes are of exactly the tokens;
-    `allocated` is what the cache takes as it grows in steps, `of_kind` what one of `kind` does."""
+    """`bytes_per_element` is 2 for 16-bit keys and values.
+
+    Without a `kind`, bytes are of exactly the tokens, and `allocated` is what the cache takes as
+    it grows in steps. With one, all bytes are what a cache of that kind takes; `exact_per_token`
+    is what a token takes that it has not packed yet, and of a kind that packs, `capacity` is empty.
+    """
 
     name: str
     bytes_per_element: int
@@ -60,11 +64,11 @@ class CacheSizes:
     contexts: tuple[int, ...]
     layers: tuple[LayerCache, ...]
     bytes_per_token: int
+    exact_per_token: int
     total: tuple[int, ...]
     allocated: tuple[int, ...]
     designs: tuple[Design, ...]
     kind: str | None
-    of_kind: tuple[int, ...]
 
 
 def default_contexts(spec: DecoderSpec) -> tuple[int, ...]:
@@ -78,10 +82,11 @@ def cache_sizes(
     """`contexts` are lengths in tokens, `element` the bytes of one number."""
     spec = facts.spec
     groups = alike((one.mixer, one.window) for one in spec.layers)
+    size = _Size(contexts, element, kind)
     layers = tuple(
-        _layer_cache(spec, spec.layers[indices[0]], indices, contexts, element)
-        for indices in groups.values()
+        _layer_cache(spec, spec.layers[indices[0]], indices, size) for indices in groups.values()
     )
+    total = size.total(spec)
     return CacheSizes(
         name=facts.name,
         bytes_per_element=element,
@@ -89,17 +94,50 @@ def cache_sizes(
         contexts=tuple(contexts),
         layers=layers,
         bytes_per_token=sum(one.bytes_per_token * one.number for one in layers),
-        total=tuple(cache_bytes(spec, length, element) for length in contexts),
-        allocated=tuple(
+        exact_per_token=kv_bytes_per_token(spec, element),
+        total=total,
+        allocated=total
+        if kind is not None
+        else tuple(
             sum(layer_bytes(spec, one, _room(one, length), element) for one in spec.layers)
             for length in contexts
         ),
-        designs=tuple(_designs(spec, contexts, element)),
+        designs=tuple(_designs(spec, size)),
         kind=kind,
-        of_kind=()
-        if kind is None
-        else tuple(kind_bytes(spec, kind, length, element) for length in contexts),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """Bytes at each context: of exactly the tokens, or of a cache of one kind."""
+
+    contexts: Sequence[int]
+    element: int
+    kind: CacheKind | None
+
+    def total(self, spec: DecoderSpec) -> tuple[int, ...]:
+        kind = self.kind
+        if kind is None:
+            return tuple(cache_bytes(spec, length, self.element) for length in self.contexts)
+        return tuple(kind_bytes(spec, kind, length, self.element) for length in self.contexts)
+
+    def token(self, spec: DecoderSpec, layer: LayerSpec) -> int:
+        """What one more token adds in this layer in the end."""
+        if layer.mixer == "gated_delta":
+            return 0
+        if layer.window is None and (self.kind == "quantized-8" or self.kind == "quantized-4"):
+            from llmcli.cache.size import packed_token_bytes
+
+            return packed_token_bytes(spec, self.kind, self.element)
+        return kv_bytes_per_layer(spec, self.element)
+
+    def tokens(self, spec: DecoderSpec) -> int:
+        """The same for all layers."""
+        return sum(self.token(spec, layer) for layer in spec.layers)
+
+    @property
+    def packs(self) -> bool:
+        return self.kind is not None and self.kind.startswith("quantized")
 
 
 def kind_bytes(spec: DecoderSpec, kind: CacheKind, length: int, element: int) -> int:
@@ -134,37 +172,48 @@ def _layer_cache(
     spec: DecoderSpec,
     layer: LayerSpec,
     indices: tuple[int, ...],
-    contexts: Sequence[int],
-    element: int,
+    size: _Size,
 ) -> LayerCache:
-    state = layer.mixer == "gated_delta"
+    state, element = layer.mixer == "gated_delta", size.element
+    # A cache that only grows does not let go of what a window has passed.
+    if size.kind == "growing":
+        layer = replace(layer, window=None)
     kind = "state" if state else "all keys" if layer.window is None else "window"
+    plain = kv_bytes_per_layer(spec, element)
+    alone = size.total(replace(spec, layers=(layer,)))
+    capacity: tuple[int, ...] = ()
+    if not size.packs:
+        rooms = (_room(layer, length) for length in size.contexts)
+        taken = rooms if size.kind is None else (one // plain for one in alone)
+        capacity = tuple(0 if state else one for one in taken)
     return LayerCache(
         layers=written(indices),
         number=len(indices),
         kind=kind,
         holds=0 if state else layer.window,
-        bytes_per_token=0 if state else kv_bytes_per_layer(spec, element),
+        bytes_per_token=size.token(spec, layer),
         state_bytes=state_bytes(spec, element) if state else 0,
-        capacity=tuple(0 if state else _room(layer, length) for length in contexts),
-        bytes=tuple(len(indices) * layer_bytes(spec, layer, n, element) for n in contexts),
+        capacity=capacity,
+        bytes=tuple(len(indices) * one for one in alone),
     )
 
 
-def _designs(spec: DecoderSpec, contexts: Sequence[int], element: int) -> list[Design]:
+def _designs(spec: DecoderSpec, size: _Size) -> list[Design]:
     """This decoder beside the same one with other sharing, and without its windows."""
     bare = replace(spec, layers=tuple(replace(one, window=None) for one in spec.layers))
-    found = [_design("this decoder", spec, contexts, element, this=True)]
-    if spec.windowed:
-        found.append(_design("the same without its windows", bare, contexts, element))
+    found = [_design("this decoder", spec, size, this=True)]
+    if spec.windowed and size.kind != "growing":
+        found.append(_design("the same without its windows", bare, size))
     if spec.latent is not None:
-        width = (spec.latent.kv_rank + spec.latent.rope_dim) * element
+        if size.kind is not None:
+            return found
+        width = (spec.latent.kv_rank + spec.latent.rope_dim) * size.element
         number = sum(one.mixer == "attention" for one in spec.layers)
         found.append(
             Design(
                 name="the latents alone (MLA as published)",
                 bytes_per_token=number * width,
-                bytes=tuple(number * width * length for length in contexts),
+                bytes=tuple(number * width * length for length in size.contexts),
             )
         )
         return found
@@ -176,16 +225,14 @@ def _designs(spec: DecoderSpec, contexts: Sequence[int], element: int) -> list[D
         if name.startswith("GQA") and heads in (1, spec.num_heads):
             continue
         other = replace(bare, num_kv_heads=heads)
-        found.append(_design(f"{name}, no window", other, contexts, element))
+        found.append(_design(f"{name}, no window", other, size))
     return found
 
 
-def _design(
-    name: str, spec: DecoderSpec, contexts: Sequence[int], element: int, *, this: bool = False
-) -> Design:
+def _design(name: str, spec: DecoderSpec, size: _Size, *, this: bool = False) -> Design:
     return Design(
         name=name,
-        bytes_per_token=kv_bytes_per_token(spec, element),
-        bytes=tuple(cache_bytes(spec, length, element) for length in contexts),
+        bytes_per_token=size.tokens(spec),
+        bytes=size.total(spec),
         this=this,
     )

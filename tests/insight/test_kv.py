@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from llmcli.cache import StateStore, make_cache
+from llmcli.cache import CacheKind, StateStore, make_cache
 from llmcli.insight.facts import Facts
 from llmcli.insight.kv import GROWTH_STEP, PREFILL_CHUNK, cache_bytes, cache_sizes, kind_bytes
+from llmcli.insight.presets import preset_facts
 from llmcli.insight.visibility import masks_of, visible
 from llmcli.model import Decoder
 from llmcli.model.masks import causal_mask
@@ -66,6 +67,30 @@ def test_designs_differ_as_they_should(row: Row) -> None:
         assert this.bytes_per_token == single.bytes_per_token * facts.spec.num_kv_heads
     else:
         assert others[-1].bytes < this.bytes
+
+
+@EVERY_ROW
+@pytest.mark.parametrize("kind", ["growing", "ring", "static", "quantized-8", "quantized-4"])
+def test_a_kind_has_all_numbers_of_its_own(row: Row, kind: CacheKind) -> None:
+    facts = row_facts(row)
+    length = min(TOKENS, facts.spec.context)
+    found = cache_sizes(facts, contexts=[length], element=2, kind=kind)
+    whole = kind_bytes(facts.spec, kind, length, 2)
+    assert found.total == found.allocated == found.designs[0].bytes == (whole,)
+    assert sum(one.bytes[0] for one in found.layers) == whole
+    assert found.bytes_per_token == found.designs[0].bytes_per_token
+    packs = kind.startswith("quantized") and any(one.kind == "all keys" for one in found.layers)
+    assert (found.bytes_per_token < found.exact_per_token) is packs
+    assert found.exact_per_token == kv_bytes_per_token(facts.spec, 2)
+    assert all(bool(one.capacity) is not kind.startswith("quantized") for one in found.layers)
+
+
+def test_packed_tokens_are_counted_as_packed() -> None:
+    """Of Llama 2 7B: 4 bits a number and a 16-bit scale and minimum for each 32 are 5 bits."""
+    found = cache_sizes(preset_facts("llama-2-7b"), contexts=[4096], element=2, kind="quantized-4")
+    assert found.exact_per_token == 2 * 32 * 4096 * 2
+    assert found.bytes_per_token == 2 * 32 * 4096 * 5 // 8
+    assert found.total[0] < 0.5 * 4096 * found.exact_per_token
 
 
 @pytest.mark.parametrize("window", [None, 1, 3, 20])
