@@ -6,15 +6,26 @@ import csv
 import io
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from llmcli.bench import probes
 from llmcli.bench.proof import Difference, Proof
 from llmcli.bench.trial import ArmRuns
 from llmcli.engine import benching
 from tests.cli.conftest import Invoke
+
+
+@pytest.fixture(autouse=True)
+def _small_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's limits measured on little: what they are decides nothing here."""
+    small = partial(probes.measure_limits, read_bytes=2**20)
+    monkeypatch.setattr(probes, "_MATRIX", 64)
+    monkeypatch.setattr(benching, "measure_limits", small)
+
 
 BENCH = ("bench-cache", "-m", "stories260k")
 QUICK = (*BENCH, "--prompt-tokens", "5,9", "--new-tokens", "6", "--repeats", "3")
