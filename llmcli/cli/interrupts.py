@@ -1,5 +1,7 @@
 """Ctrl-C: the first press interrupts, where no text can get lost; a later one ends at once.
 
+SIGTERM ends at once too, and in either case what the terminal was told is taken back first.
+
 Must not know what is interrupted, nor print.
 """
 
@@ -40,17 +42,23 @@ class _State:
             if not self.held:
                 raise KeyboardInterrupt
 
+    def terminate(self, number: int, _frame: FrameType | None) -> None:
+        self.before_exit()
+        os._exit(128 + number)
+
 
 _state = _State(lambda: None)
 
 
 def install(before_exit: Callable[[], None]) -> None:
-    """Handle Ctrl-C from here on; `before_exit` tidies up when a press ends the process."""
+    """Handle Ctrl-C and SIGTERM from here on; `before_exit` tidies up when one ends the process."""
     global _state
     _state = _State(before_exit)
     # Where the shell had it ignored, for a background job, that has to stay so.
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _state.handle)
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _state.terminate)
 
 
 @contextmanager
@@ -81,22 +89,19 @@ def pending() -> bool:
 
 
 @contextmanager
-def restored_when_terminated(restore: Callable[[], None]) -> Iterator[None]:
-    """Within, SIGTERM ends the process at once, after `restore`."""
+def restored_when_ended(restore: Callable[[], None]) -> Iterator[None]:
+    """Within, a sudden end of the process is preceded by `restore` too."""
+    before = _state.before_exit
 
-    def end(number: int, _frame: FrameType | None) -> None:
+    def both() -> None:
         restore()
-        os._exit(128 + number)
+        before()
 
-    before = signal.getsignal(signal.SIGTERM)
-    if before is not signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, end)
+    _state.before_exit = both
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        _state.before_exit = before
 
 
 @contextmanager

@@ -202,13 +202,21 @@ def kept_modes() -> Iterator[Callable[[], None]]:
     def put_back() -> None:
         with contextlib.suppress(OSError, termios.error):
             termios.tcsetattr(number, termios.TCSANOW, modes)
-        restore()
 
     try:
         yield put_back
     finally:
         with contextlib.suppress(OSError, termios.error):
             termios.tcsetattr(number, termios.TCSANOW, modes)
+
+
+def has_input() -> bool:
+    """Whether standard input has something to read already, a whole line or an end of input."""
+    try:
+        return sys.stdin is not None and bool(select.select([sys.stdin], [], [], 0)[0])
+    except (OSError, ValueError):
+        # Windows selects among sockets alone
+        return False
 
 
 def width(stream: TextIO | None) -> int | None:

@@ -94,6 +94,7 @@ class Chat:
             self.options.generate,
             overflow="stop" if prepared.limit is None else "shift",
             limit=prepared.limit,
+            show_thought_marks=True,
         )
         if "top_logprobs" in reads(self.settings().strategy):
             options = replace(options, top_logprobs=max(options.top_logprobs, CANDIDATES))
@@ -324,7 +325,9 @@ class Chat:
         if not options.show_special:
             return generation.text
         ending = [stop.id for stop in self.engine.stop_ids]
-        hidden = hidden_ids(self.engine.tokenizer, ending, show_special=False)
+        hidden = hidden_ids(
+            self.engine.tokenizer, ending, show_special=False, show_thought_marks=True
+        )
         detokenizer = Detokenizer(self.engine.tokenizer, generation.prompt.ids, hidden=hidden)
         return "".join(
             stream_text(generation.ids, detokenizer, StopStrings(generation.stop_strings))

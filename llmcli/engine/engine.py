@@ -60,7 +60,8 @@ class GenerateOptions:
     nothing.
     `negative` is the negative prompt, and `draft` the draft model, that flags ask for.
     `on_step(done, budget)` is called after each step of a strategy whose text comes at the end.
-    `stop_ids` None are the checkpoint's own.
+    `stop_ids` None are the checkpoint's own. `show_special` shows special tokens in the text, and
+    `show_thought_marks` those alone that stand around reasoning.
     """
 
     flags: Flags = field(default_factory=Flags)
@@ -69,6 +70,7 @@ class GenerateOptions:
     stop_ids: Sequence[int] | None = None
     ignore_eos: bool = False
     show_special: bool = False
+    show_thought_marks: bool = False
     top_logprobs: int = 0
     explain: int = 0
     grammar: Grammar | None = None
@@ -219,7 +221,12 @@ class Engine:
             Detokenizer,
             self.tokenizer,
             prompt.ids,
-            hidden=hidden_ids(self.tokenizer, ending, show_special=options.show_special),
+            hidden=hidden_ids(
+                self.tokenizer,
+                ending,
+                show_special=options.show_special,
+                show_thought_marks=options.show_thought_marks,
+            ),
         )
         constraint = (
             Matcher.start(options.grammar, self._vocabulary, make_detokenizer())

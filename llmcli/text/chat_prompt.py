@@ -24,6 +24,7 @@ from llmcli.text.content_marks import (
     strings_of,
 )
 from llmcli.text.rendered import Rendered
+from llmcli.text.thought_marks import thought_ids
 from llmcli.text.tokenizer import Tokenizer
 
 ROLE = re.compile(r"[A-Za-z0-9_.-]+")
@@ -53,6 +54,7 @@ class _Job:
     add_generation_prompt: bool | None
     special: frozenset[int]  # control tokens in everyone's text
     turn: frozenset[int]  # not flagged special, but the template writes them
+    thought: frozenset[int]  # what may stand around the reasoning of an earlier reply
 
     def render(self, content: Content) -> str:
         return self.template.render(
@@ -66,7 +68,7 @@ class _Job:
 
     def controls(self, *, assistant: bool) -> frozenset[int]:
         # An earlier reply may hold marks such as </think> that templates look for and cut at
-        return self.special if assistant else self.special | self.turn
+        return self.special - self.thought if assistant else self.special | self.turn
 
     def texts(self, *, assistant: bool) -> list[str]:
         added = self.tokenizer.added_tokens
@@ -110,6 +112,7 @@ def build_chat_ids(
             for token, entry in added.items()
             if not entry.special and entry.content.strip() and entry.content in source
         ),
+        thought=thought_ids(tokenizer),
     )
     text = job.render(content)
     rendered = Rendered(text)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Sequence
 
+from llmcli.text.thought_marks import thought_ids
 from llmcli.text.tokenizer import Tokenizer
 
 
@@ -61,7 +62,11 @@ class Detokenizer:
 
 
 def hidden_ids(
-    tokenizer: Tokenizer, stop_ids: Iterable[int], *, show_special: bool
+    tokenizer: Tokenizer,
+    stop_ids: Iterable[int],
+    *,
+    show_special: bool,
+    show_thought_marks: bool = False,
 ) -> frozenset[int]:
     """The ids that make no text: stop ids always, other special ones unless they are to be shown.
 
@@ -69,4 +74,7 @@ def hidden_ids(
     see the shown text only, so they cannot match the text of a hidden token.
     """
     stops = frozenset(stop_ids)
-    return stops if show_special else stops | tokenizer.special_ids
+    if show_special:
+        return stops
+    shown = thought_ids(tokenizer) if show_thought_marks else frozenset()
+    return stops | (tokenizer.special_ids - shown)

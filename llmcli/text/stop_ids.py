@@ -5,6 +5,7 @@ A pure function of files already read. Must not know how generation stops.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from llmcli.text.chat_template import ChatTemplate
 from llmcli.text.tokenizer import Tokenizer
 
 REPLY = "Nothing but this sentence"
+# How control tokens look that are not flagged as such.
+_CONTROL = re.compile(r"<.+>|\[.+\]|[◁｜].+[▷｜]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,8 @@ def lost_stop_ids(
 def find_turn_end(tokenizer: Tokenizer, template: ChatTemplate) -> int | None:
     """The control token that the template writes right after an assistant's reply, if any.
 
+    A piece of plain text, such as a line break or `###`, is none, though it may be one token.
+
     Some templates close a reply only when another turn follows, and some insist on a list of
     tools; so these are tried too. A template that refuses them all names no turn end.
     """
@@ -96,8 +101,12 @@ def find_turn_end(tokenizer: Tokenizer, template: ChatTemplate) -> int | None:
 def _token_after_reply(tokenizer: Tokenizer, text: str) -> int | None:
     _, reply, tail = text.rpartition(REPLY)
     for start, _, token in tokenizer.find_added(tail) if reply else []:
-        if tokenizer.added_tokens[token].content.strip():
-            return None if tail[:start].strip() else token
+        entry = tokenizer.added_tokens[token]
+        content = entry.content.strip()
+        if not content:
+            continue
+        control = entry.special or _CONTROL.fullmatch(content)
+        return token if control and not tail[:start].strip() else None
     return None
 
 

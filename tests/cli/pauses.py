@@ -27,6 +27,21 @@ def _pause() -> NoReturn:
     sys.exit("nobody interrupted")
 
 
+def under_a_bar() -> None:
+    """While the weights are loaded, with a bar that has hidden the cursor."""
+    from llmcli.cli import progress
+
+    real = progress.StepProgress.__call__
+
+    def called(self: progress.StepProgress, *args: Any) -> None:
+        real(self, *args)
+        if self._bar is not None:
+            _pause()
+
+    progress._PATIENCE_SECONDS = -1
+    progress.StepProgress.__call__ = called  # type: ignore[method-assign]
+
+
 def in_prefill() -> None:
     """Within the first pass through the decoder."""
     from llmcli.model import Decoder

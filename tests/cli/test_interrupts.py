@@ -28,6 +28,20 @@ def say(folder: Path, script: Script, **how: object) -> str:
     return str(make_puppet(folder / "model", script, **how).folder)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("command", ["generate", "chat"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_bar_gives_the_cursor_back(tmp_path: Path, command: str, number: int) -> None:
+    template = "{{ messages[-1].content }}"
+    args = [command, "-m", say(tmp_path, ["ok"], chat_template=template)]
+    with Child([*args, *(["hi"] * (command == "generate"))], setup=pauses.under_a_bar) as child:
+        child.wait_for(b"PAUSED")
+        assert b"\x1b[?25l" in child.seen
+        assert not child.terminal_restored
+        child.signal(number)
+        assert child.wait() == 128 + number
+        assert child.terminal_restored
+
+
 @pytest.mark.parametrize("presses", [CTRL_C, CTRL_C * 3])
 @pytest.mark.parametrize(
     ("pause", "script", "kept"),
@@ -197,6 +211,7 @@ def test_a_press_that_a_library_made_an_error_of(
         return 0
 
     before = signal.getsignal(signal.SIGINT)
+    terminated = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(dispatch, "_invoke", swallowed)
     interrupts.install(before_exit=lambda: None)
     try:
@@ -205,3 +220,4 @@ def test_a_press_that_a_library_made_an_error_of(
         signal.signal(signal.SIGINT, before)
         interrupts.install(before_exit=lambda: None)
         signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGTERM, terminated)

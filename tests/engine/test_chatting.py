@@ -25,6 +25,7 @@ from tests.engine.talking import (
     puppet,
     say,
 )
+from tests.puppet import Added
 
 WINDOWED = {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": 8}
 
@@ -269,6 +270,30 @@ def test_special_tokens_that_are_shown_do_not_change_what_follows(tmp_path: Path
     assert shown.commit(reply).turn.said.reply == "ab"
     say(hidden, "q")
     assert shown.prepare("r").prompt == hidden.prepare("r").prompt
+
+
+@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize("name", ["chatml", "no thinking"])
+def test_reasoning_between_tokens_is_in_the_history_as_the_template_wants_it(
+    tmp_path: Path, name: str, special: bool
+) -> None:
+    marks = [Added("<|im_start|>"), Added("<|im_end|>")]
+    marks += [Added(one, special=special) for one in ("<think>", "</think>")]
+    script = ["<think>", b"hm", "</think>", b"fin"]
+    engine = puppet(tmp_path, script, TEMPLATES[name], added=marks)
+    chat = chat_with(engine, show_special=special)
+    reply = chat.run(chat.prepare("<think>one</think>"))
+    assert "".join(reply) == "<think>hm</think>fin"
+    assert chat.commit(reply).turn.said.reply == "<think>hm</think>fin"
+    prompt = chat.prepare("two").prompt
+    kept = "<think>hm</think>fin" if name == "chatml" else "fin"
+    assert f"<|im_start|>assistant\n{kept}<|im_end|>" in prompt.text
+    # What a user typed is text; what the model said is what it was
+    opened = engine.tokenizer.token_id("<think>")
+    if special or "<think>" in TEMPLATES[name]:
+        assert prompt.ids.count(opened) == 1  # type: ignore[arg-type]
+    if name == "chatml":
+        assert say(chat, "two").kept > len(reply.prepared.prompt.ids) + 4
 
 
 # When it is broken off

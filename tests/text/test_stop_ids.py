@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from text_builders import CHATML, byte_level, save, template
+from tokenizers import AddedToken
 
 from llmcli.errors import CheckpointError
 from llmcli.text.stop_ids import StopId, collect_stop_ids
@@ -97,6 +98,31 @@ def test_turn_end_that_needs_a_next_turn_or_a_list_of_tools(tmp_path: Path, text
 def test_no_turn_end_where_the_template_writes_none(tokenizer: Tokenizer, text: str) -> None:
     stops = collect_stop_ids(None, None, tokenizer, template(text))
     assert [stop.sources for stop in stops] == [(TOKENIZER,)]
+
+
+@pytest.mark.parametrize(
+    ("mark", "special", "ends"),
+    [
+        ("\n", True, False),
+        ("\n\n", False, False),
+        ("###", False, False),
+        ("User", False, False),
+        ("<|eot|>", False, True),
+        ("[/END]", False, True),
+        ("EOT", True, True),
+    ],
+)
+def test_no_piece_of_plain_text_ends_a_reply(
+    tmp_path: Path, mark: str, special: bool, ends: bool
+) -> None:
+    """C4: a reply with such a piece in it would be cut there."""
+    backend = byte_level()
+    token = AddedToken(mark, special=special, normalized=False)
+    (backend.add_special_tokens if special else backend.add_tokens)([token])
+    tokenizer = Tokenizer.load(save(backend, tmp_path))
+    text = "{% for m in messages %}{{ m.content }}MARK{% endfor %}".replace("MARK", mark + "\n")
+    found = collect_stop_ids(None, None, tokenizer, template(text))
+    assert [stop.text for stop in found] == ([mark] if ends else [])
 
 
 def test_spaces_before_the_turn_end_and_the_same_token_twice(tokenizer: Tokenizer) -> None:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app
 from prompt_toolkit.enums import DEFAULT_BUFFER
-from prompt_toolkit.filters import has_focus
+from prompt_toolkit.filters import Condition, has_focus
 from prompt_toolkit.history import History
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth, create_output
@@ -38,6 +39,8 @@ class Editor:
             # Answers to a question about the cursor would end up in the reply to come.
             output.enable_cpr = False
         self._meter: Callable[[], str] = str
+        # Whether something may have been typed before there was a prompt for it.
+        self._ahead = False
         self._session: PromptSession[str] = PromptSession(
             "> ",
             multiline=True,
@@ -48,7 +51,7 @@ class Editor:
             complete_while_typing=False,
             enable_open_in_editor=True,
             tempfile_suffix=".md",
-            key_bindings=_keys(),
+            key_bindings=_keys(lambda: self._ahead),
             output=output,
             color_depth=ColorDepth.DEPTH_1_BIT if os.environ.get("NO_COLOR") else None,
         )
@@ -56,9 +59,17 @@ class Editor:
     def read(self, *, meter: Callable[[], str], draft: str = "") -> Typed:
         """Raises EOFError at Ctrl-D in an empty line, PressedError at Ctrl-C."""
         self._meter = meter
+        self._ahead = self._read_ahead() or terminal.has_input()
         text = self._session.prompt(default=draft)
         # Bytes that are not UTF-8 come from the terminal as halves of surrogate pairs.
         return typed(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+
+    def _read_ahead(self) -> bool:
+        """Whether the last prompt took keys from the terminal that are for this one."""
+        source = self._session.app.input
+        keys = get_typeahead(source)
+        store_typeahead(source, keys)
+        return bool(keys)
 
     def _right(self) -> str:
         return "" if get_app().is_done else self._meter()
@@ -72,7 +83,7 @@ class _History(History):
         add_to_history(string)
 
 
-def _keys() -> KeyBindings:
+def _keys(ahead: Callable[[], bool]) -> KeyBindings:
     keys = KeyBindings()
 
     typing = has_focus(DEFAULT_BUFFER)
@@ -95,5 +106,11 @@ def _keys() -> KeyBindings:
         event.app.exit(
             exception=PressedError(empty=not event.current_buffer.text), style="class:aborting"
         )
+
+    # What Linux makes of a Ctrl-D that came while the terminal still collected whole lines.
+    @keys.add("c-@", filter=typing & Condition(ahead))
+    def end(event: KeyPressEvent) -> None:
+        if not event.current_buffer.text:
+            event.app.exit(exception=EOFError, style="class:exiting")
 
     return keys

@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# The marks that checkpoints write around their reasoning.
-MARKS = {
-    "<think>": "</think>",
-    "<thinking>": "</thinking>",
-    "<thought>": "</thought>",
-    "<reasoning>": "</reasoning>",
-    "<seed:think>": "</seed:think>",
-    "<|begin_of_thought|>": "<|end_of_thought|>",
-    "[THINK]": "[/THINK]",
-    "◁think▷": "◁/think▷",
-}
+from llmcli.text.thought_marks import THOUGHT_MARKS
 
 
 class Part(NamedTuple):
@@ -33,7 +23,9 @@ class Reasoning:
 
     def __init__(self, prompt: str = "") -> None:
         tail = prompt.rstrip()
-        self._close = next((MARKS[mark] for mark in MARKS if tail.endswith(mark)), None)
+        self._close = next(
+            (THOUGHT_MARKS[mark] for mark in THOUGHT_MARKS if tail.endswith(mark)), None
+        )
         self._held = ""
 
     @property
@@ -53,7 +45,7 @@ class Reasoning:
 
     def _parts(self) -> Iterator[Part]:
         while True:
-            wanted = tuple(MARKS) if self._close is None else (self._close,)
+            wanted = tuple(THOUGHT_MARKS) if self._close is None else (self._close,)
             found = [(at, mark) for mark in wanted if (at := self._held.find(mark)) >= 0]
             if not found:
                 kept = _overlap(self._held, wanted)
@@ -66,7 +58,7 @@ class Reasoning:
             before, self._held = self._held[:at], self._held[at + len(mark) :]
             if before:
                 yield Part(before, self.open)
-            self._close = MARKS[mark] if self._close is None else None
+            self._close = THOUGHT_MARKS[mark] if self._close is None else None
             yield Part(mark, reasoning=True)
 
 

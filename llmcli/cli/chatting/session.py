@@ -53,7 +53,7 @@ def run(chosen: Chosen, *, debug: bool) -> int:
         if opened.notice:
             terminal.note(f"warning: {opened.notice}")
         _greet(talk)
-        with terminal.kept_modes() as restore, interrupts.restored_when_terminated(restore):
+        with terminal.kept_modes() as restore, interrupts.restored_when_ended(restore):
             try:
                 return talk_on(talk, debug=debug)
             finally:

@@ -6,6 +6,7 @@ Functions of a module, since they travel to the child by name.
 from __future__ import annotations
 
 import os
+import select
 import time
 from typing import Any
 
@@ -18,6 +19,22 @@ def _halt() -> None:
     for _ in range(_SLICES):
         time.sleep(_SLICE)
     os._exit(99)
+
+
+def until_keys_wait() -> None:
+    """In the first reply, until keys have been typed; then it goes on."""
+    from llmcli.model import Decoder
+
+    real, calls = Decoder.forward, [0]
+
+    def forward(self: Decoder, *args: Any, **options: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == 1:
+            os.write(2, b"PAUSED")
+            select.select([0], [], [])
+        return real(self, *args, **options)
+
+    Decoder.forward = forward  # type: ignore[method-assign]
 
 
 def in_prefill() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.chatting import halts
 from tests.cli.chatting.talking import (
     ALT_ENTER,
     CTRL_C,
@@ -256,6 +257,34 @@ def test_leaving(model: str, keys: bytes) -> None:
     with Person(model) as person:
         person.prompted()
         person.leaves(keys)
+
+
+@pytest.mark.parametrize(
+    ("keys", "replies"),
+    [
+        (CTRL_D, ["one two"]),
+        (b"say 2\n" + CTRL_D, ["one two", "three"]),
+        (b"say 2\nsay 1\n" + CTRL_D, ["one two", "three", "one two"]),
+    ],
+)
+def test_typed_ahead_and_ctrl_d_leaves_after_it(
+    model: str, keys: bytes, replies: list[str]
+) -> None:
+    with Person(model, setup=halts.until_keys_wait) as person:
+        person.prompted()
+        person.types(b"say 1" + ENTER)
+        person.sees("PAUSED")
+        person.leaves(keys)
+        assert said() == ["say 1", "say 2", "say 1"][: len(replies)]
+        person.sees(*replies)
+
+
+def test_a_null_at_an_empty_prompt_does_not_leave(model: str) -> None:
+    with Person(model) as person:
+        person.prompted()
+        person.types(b"\x00")
+        person.says("say 1", "one two")
+        person.leaves()
 
 
 def test_sigterm_restores_the_terminal(model: str) -> None:

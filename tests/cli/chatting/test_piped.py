@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.chatting.talking import puppet
+from tests.cli.chatting.talking import ROLES, puppet
 from tests.cli.conftest import Invoke
 from tests.cli.drive import Child
 from tests.puppet import Added
@@ -100,9 +100,14 @@ def test_every_end_token_ends_the_reply(invoke: Invoke, tmp_path: Path, eos: lis
     assert ", new 2" in result.err
 
 
-def test_thinking(invoke: Invoke, tmp_path: Path) -> None:
-    script = ["<thi", "nk>", "hm", "</think>", "\n", "\n", "yes", "\n", "\n", "no"]
-    model = puppet(tmp_path, script)
+@pytest.mark.parametrize("special", [None, False, True])
+def test_thinking(invoke: Invoke, tmp_path: Path, special: bool | None) -> None:
+    """Between marks that are text, tokens, or special tokens, which are hidden elsewhere."""
+    opening = ["<thi", "nk>"] if special is None else ["<think>"]
+    script = [*opening, "hm", "</think>", "\n", "\n", "yes", "\n", "\n", "no"]
+    tokens = [Added(one, special=bool(special)) for one in ("<think>", "</think>")]
+    added = ROLES if special is None else [*ROLES, *tokens]
+    model = puppet(tmp_path, script, added=added)
     args = ["chat", "-m", model, "--think"]
     whole = "<think>hm</think>\n\nyes\n\nno"
     assert invoke(*args, "show", stdin=b"x").out == whole + "\n"
@@ -133,14 +138,15 @@ def test_a_reply_that_is_all_reasoning(invoke: Invoke, tmp_path: Path) -> None:
     assert "the reply ended in its reasoning" in hidden.err
 
 
-def test_reasoning_that_the_template_opens(invoke: Invoke, tmp_path: Path) -> None:
+@pytest.mark.parametrize("special", [False, True])
+def test_reasoning_that_the_template_opens(invoke: Invoke, tmp_path: Path, special: bool) -> None:
     template = "{% for m in messages %}{{ m.content }}{% endfor %}"
     template += "{% if add_generation_prompt %}<think>{% endif %}"
     model = puppet(
         tmp_path,
         ["hm", "</think>", "yes"],
         chat_template=template,
-        added=[Added("<think>", special=False)],
+        added=[Added(one, special=special) for one in ("<think>", "</think>")],
     )
     assert invoke("chat", "-m", model, "--think", "hide", stdin=b"x").out == "yes\n"
 

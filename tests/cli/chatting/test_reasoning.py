@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from llmcli.cli.chatting.reasoning import MARKS, Part, Reasoning
+from llmcli.cli.chatting.reasoning import Part, Reasoning
+from llmcli.text.thought_marks import THOUGHT_MARKS
 
 Told = list[tuple[str, bool]]
 
@@ -47,7 +48,7 @@ def test_at_every_cut(prompt: str, text: str, expected: Told) -> None:
         assert told(Reasoning(prompt), [text[:at], text[at:]]) == expected
 
 
-@pytest.mark.parametrize(("opening", "closing"), MARKS.items())
+@pytest.mark.parametrize(("opening", "closing"), THOUGHT_MARKS.items())
 def test_every_pair_of_marks(opening: str, closing: str) -> None:
     text = f"{opening}a{closing}b"
     assert told(Reasoning(), list(text)) == [(f"{opening}a{closing}", True), ("b", False)]
