@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, get_args
 
 import torch
@@ -137,6 +138,7 @@ def measure(
     )
 
 
+@cache
 def random_share(dim: int, low: float, high: float) -> float:
     """The share of angles in low ... high degrees between random directions of `dim` numbers.
 
@@ -145,6 +147,7 @@ def random_share(dim: int, low: float, high: float) -> float:
     return _integral(dim, low, high, lambda _: 1.0)
 
 
+@cache
 def _second_moment(dim: int) -> float:
     """Of degrees off 90."""
     return sum(_integral(dim, at, at + 1, lambda off: off * off) for at in range(180))

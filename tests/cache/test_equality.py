@@ -93,9 +93,10 @@ def test_on_and_off_agree_at_every_step(decoder: Decoder, kind: CacheKind) -> No
     on, off = Stepper(decoder, _cache(kind, decoder)), Stepper(decoder, None)
     expected = _all_logits(decoder, ids)[0]
     for start, stop in [(0, PROMPT), *((at, at + 1) for at in range(PROMPT, PROMPT + NEW))]:
-        with_cache, without = on.feed(ids[:, start:stop]), off.feed(ids[:, start:stop])
-        _assert_exact(with_cache, without)
+        with_cache = on.feed(ids[:, start:stop])
         _assert_exact(with_cache[0], expected[stop - 1])
+        if kind == "growing":  # off is one and the same for all kinds
+            _assert_exact(off.feed(ids[:, start:stop]), with_cache)
     assert on.cache is not None
     assert on.cache.length == PROMPT + NEW
 

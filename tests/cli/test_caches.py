@@ -23,7 +23,7 @@ def test_the_kind_is_used_and_the_text_is_that_without_a_cache(invoke: Invoke, k
 
 def test_a_quantised_cache_is_smaller_once_it_packs(invoke: Invoke) -> None:
     sizes = [
-        json.loads(invoke(*STORY, "400", "--ignore-eos", "--json", "--cache", kind).out)[
+        json.loads(invoke(*STORY, "280", "--ignore-eos", "--json", "--cache", kind).out)[
             "cache_bytes"
         ]
         for kind in ("growing", "quantized-8", "quantized-4")

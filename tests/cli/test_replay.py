@@ -32,6 +32,19 @@ def write(invoke: Invoke, file: Path, *args: str) -> dict[str, Any]:
     return value
 
 
+_KEPT: list[bytes] = []
+
+
+def story(invoke: Invoke, file: Path) -> dict[str, Any]:
+    """The receipt of STORY, which is run once for all that only want to change it."""
+    if not _KEPT:
+        write(invoke, file)
+        _KEPT.append(file.read_bytes())
+    file.write_bytes(_KEPT[0])
+    value: dict[str, Any] = json.loads(_KEPT[0])
+    return value
+
+
 def told(invoke: Invoke, file: Path, *args: str) -> dict[str, Any]:
     result = invoke("replay", str(file), "--json", *args)
     assert result.code in (0, 1), result.err
@@ -88,7 +101,9 @@ def refused(result: Result) -> str:
 def test_every_run_can_be_repeated(invoke: Invoke, file: Path, args: list[str]) -> None:
     """Also where no seed was given."""
     receipt = write(invoke, file, *STORY, *args)
-    for more in ([], ["--kv-cache"]):
+    # Where it ran with the cache of the default kind, the flag changes nothing.
+    again = [[], ["--kv-cache"]] if not args or "cache" in " ".join(args) else [[]]
+    for more in again:
         answer = told(invoke, file, *more)
         assert answer["identical"], answer["difference"]
         assert answer["ids"] == receipt["result"]["ids"]
@@ -125,7 +140,7 @@ def test_the_text_and_the_exit_code_are_told(invoke: Invoke, file: Path) -> None
 
 
 def test_the_first_difference(invoke: Invoke, file: Path) -> None:
-    ids = write(invoke, file)["result"]["ids"]
+    ids = story(invoke, file)["result"]["ids"]
     changed(file, {"result.ids": [*ids[:5], 100, *ids[6:]]})
     result = invoke("replay", str(file))
     assert result.code == 1
@@ -146,7 +161,7 @@ def test_the_first_difference(invoke: Invoke, file: Path) -> None:
 
 @pytest.mark.parametrize("length", [10, 30])
 def test_another_length_is_a_difference(invoke: Invoke, file: Path, length: int) -> None:
-    result = write(invoke, file)["result"]
+    result = story(invoke, file)["result"]
     ids, logprobs = result["ids"], result["logprobs"]
     changed(
         file,
@@ -171,7 +186,7 @@ def test_another_length_is_a_difference(invoke: Invoke, file: Path, length: int)
 def test_more_than_ids_is_compared(
     invoke: Invoke, file: Path, change: dict[str, Any], expected: str
 ) -> None:
-    write(invoke, file)
+    story(invoke, file)
     result = invoke("replay", str(changed(file, change)))
     assert result.code == 1
     assert f"all 24 ids are the same, {expected}" in result.out
@@ -255,7 +270,7 @@ def test_another_checkpoint_is_refused_by_file(invoke: Invoke, file: Path, tmp_p
 
 @pytest.mark.parametrize("name", ["../model", "/etc", "a/b/c", "..", "", "x\x1b", "~", "a b"])
 def test_a_name_in_a_receipt_is_never_a_path(invoke: Invoke, file: Path, name: str) -> None:
-    write(invoke, file)
+    story(invoke, file)
     err = refused(invoke("replay", str(changed(file, {"model.name": name}))))
     assert "which is no name to look up" in err
     assert "--model FOLDER" in err
@@ -288,13 +303,13 @@ def test_a_draft_is_held_against_its_receipt_too(
 
 
 def test_a_draft_that_the_run_had_not_is_refused(invoke: Invoke, file: Path) -> None:
-    write(invoke, file)
+    story(invoke, file)
     result = invoke("replay", str(file), "--draft-model", "stories260k")
     assert "the receipt's run had no draft model" in refused(result)
 
 
 def test_a_model_is_never_fetched_for_a_receipt(invoke: Invoke, file: Path) -> None:
-    write(invoke, file)
+    story(invoke, file)
     err = refused(invoke("replay", str(changed(file, {"model.name": "someone/something"}))))
     assert "the receipt's model someone/something is not on this machine" in err
 
@@ -362,14 +377,14 @@ def test_what_is_no_receipt(invoke: Invoke, file: Path, data: bytes, message: st
 def test_bad_values_are_named(
     invoke: Invoke, file: Path, change: dict[str, Any], message: str
 ) -> None:
-    write(invoke, file)
+    story(invoke, file)
     assert message in refused(invoke("replay", str(changed(file, change))))
 
 
 def test_a_huge_file_is_not_read(
     invoke: Invoke, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(invoke, file)
+    story(invoke, file)
     monkeypatch.setattr(receipts, "MOST_BYTES", 100)
     assert "it has more than 100 bytes" in refused(invoke("replay", str(file)))
 

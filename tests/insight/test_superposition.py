@@ -83,8 +83,7 @@ def test_every_family_has_directions(row: Row) -> None:
                 measure(decoder, what)
             continue
         layer = spec.num_layers - 1 if what.startswith("mlp") else None
-        # The size of the sample changes no count of rows; all pairs take long.
-        found = measure(decoder, what, layer=layer, sample=40)
+        found = measure(decoder, what, layer=layer)
         assert found.dim == (spec.embed_width if layer is None else spec.hidden_size)
         count = spec.vocab_size
         if layer is not None:
