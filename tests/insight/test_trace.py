@@ -96,7 +96,9 @@ def test_times_add_up() -> None:
 def test_a_step_with_and_without_the_cache_comes_to_the_same(
     row: Row, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llmcli.insight.decode_step._REPEATS", (1, 1))  # no time is looked at
+    monkeypatch.setattr(
+        "llmcli.insight.decode_step._REPEATS", (2, 2)
+    )  # a second one finds the cache as the first
     decoder = decoder_of(row)
     spec = decoder.spec
     ids = ids_for(spec)
