@@ -49,7 +49,11 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """`whole` is false where the trial was broken off. `peak_memory_bytes` is the process's."""
+    """`whole` is false where the trial was broken off.
+
+    `peak_memory_bytes` is that of the process, or of the CUDA device; `memory_scope` says whose
+    bytes the arms' `memory` is, and is None where no arm has any.
+    """
 
     version: str
     model: str
@@ -61,6 +65,7 @@ class Report:
     limits: Limits | None
     strategies: tuple[Strategy, ...]
     peak_memory_bytes: int | None
+    memory_scope: str | None
     whole: bool
 
     def as_json(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llmcli.bench.curve import Curve, crossover, fit
+from llmcli.bench.memory import Memory
 from llmcli.bench.proof import Proof
 from llmcli.bench.runs import Timing
 from llmcli.bench.statistics import Ratio, Spread, percentile, ratio, spread
@@ -31,7 +32,8 @@ class ArmSummary:
     `prefill` counts prompt tokens, and `decode` new ones after the first, of all rows.
     `warmup_total` is None without a warm-up; `latency` and `decode` are None for one new token.
     `weight_bytes`, `kv_bytes` and `flops` are those of the last step; None, as are the rates that
-    follow from them, for a strategy that does not go one token a forward.
+    follow from them, for a strategy that does not go one token a forward. `memory` is None where
+    a run's own cannot be told.
     """
 
     arm: str
@@ -46,6 +48,7 @@ class ArmSummary:
     speedup: Ratio | None
     cache_bytes: int
     formula_bytes: int | None
+    memory: Memory | None
     weight_bytes: int | None
     kv_bytes: int | None
     flops: int | None
@@ -162,6 +165,7 @@ def _arm(case: CaseRuns, arm: ArmRuns, reference: ArmRuns) -> ArmSummary:
         speedup=_speedup(reference, arm) if compared else None,
         cache_bytes=arm.cache_bytes,
         formula_bytes=arm.formula_bytes,
+        memory=arm.memory,
         weight_bytes=weights if known else None,
         kv_bytes=kept if known else None,
         flops=flops if known else None,

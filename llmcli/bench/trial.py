@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
 from llmcli.bench.arms import Arm
 from llmcli.bench.clock import Clock, DeviceClock
+from llmcli.bench.memory import Memory, Peak
 from llmcli.bench.proof import Proof, prove
 from llmcli.bench.runs import Method, Timing
 from llmcli.cache import make_cache
-from llmcli.cache.size import cache_bytes
+from llmcli.cache.size import bytes_spared, cache_bytes
 from llmcli.generation.stepper import PREFILL_CHUNK, Stepper
 from llmcli.model import Decoder
 from llmcli.spec.work import Work, forward_work
@@ -38,7 +39,7 @@ class ArmRuns:
     `warmup` are runs that do not count; `same_ids` is whether every run gave the forced ids.
     `cache_bytes` is what the cache held at the end of a run, `formula_bytes` what it should have
     held, `step_work` what the last step read and computed; both are left out for a strategy that
-    does not go one token a forward.
+    does not go one token a forward. `memory` is that of the first run, whether it counts or not.
     """
 
     arm: Arm
@@ -47,6 +48,7 @@ class ArmRuns:
     cache_bytes: int = 0
     formula_bytes: int | None = None
     step_work: tuple[Work, ...] = ()
+    memory: Memory | None = None
     same_ids: bool = True
     proof: Proof | None = None
 
@@ -84,11 +86,13 @@ def measure(
     method: Method,
     *,
     clock: Clock | None = None,
+    peak: Peak | None = None,
     on_run: OnRun | None = None,
 ) -> Iterator[CaseRuns]:
     """Give each case as soon as it has something to show, and go on filling it.
 
-    `prompts` gives the ids [rows,T] of a case. A case is given before its first timed run, and
+    `prompts` gives the ids [rows,T] of a case. `peak` watches each arm's first run, so that no
+    other one waits for memory to be given back. A case is given before its first timed run, and
     whatever breaks the trial off, what it holds by then stays.
     """
     clock = clock or DeviceClock(decoder.device)
@@ -118,9 +122,13 @@ def measure(
             # The other way round each second time, so that no arm always comes first.
             for arm in plan.arms if number % 2 == 0 else reversed(plan.arms):
                 told(f"{arm.name}, {'warm-up' if warming else 'run'}")
+                into, watched = runs.arms[arm.name], peak if number == 0 else None
+                if watched is not None:
+                    watched.begin()
                 stepper = _stepper(decoder, arm, case)
                 timing, same = method.timed(stepper, prompt, forced, clock)
-                into = runs.arms[arm.name]
+                if watched is not None:
+                    into.memory = watched.read()
                 into.same_ids &= same
                 (into.warmup if warming else into.runs).append(timing)
                 _weigh(into, stepper, runs)
@@ -165,4 +173,9 @@ def _weigh(into: ArmRuns, stepper: Stepper, runs: CaseRuns) -> None:
     if into.arm.kind == "none":
         into.step_work = forward_work(spec, new=held + 1, cached=False, element_bytes=size)
     else:
-        into.step_work = forward_work(spec, new=1, held=held, element_bytes=size)
+        work = forward_work(spec, new=1, held=held, element_bytes=size)
+        spared = bytes_spared(into.arm.kind, spec, pieces, element_bytes=size)
+        into.step_work = tuple(
+            replace(one, cache_read=one.cache_read - spared) if one.part == "attention" else one
+            for one in work
+        )

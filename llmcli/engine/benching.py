@@ -15,6 +15,7 @@ from torch import Tensor
 from llmcli import __version__
 from llmcli.bench.arms import make_arms
 from llmcli.bench.clock import DeviceClock
+from llmcli.bench.memory import Peak, find_peak
 from llmcli.bench.probes import Limits, measure_limits
 from llmcli.bench.report import Report, Strategy
 from llmcli.bench.runs import Choose, Forced, Free, Method
@@ -64,6 +65,7 @@ class Bench:
         """Raises UsageError or GenerationError for what cannot be measured, before any is."""
         self.engine, self.request = engine, request
         self.limits: Limits | None = None
+        self._peak: Peak | None = None
         self.whole = False
         self._found: list[tuple[Settings, list[CaseRuns]]] = []
         self._arms = make_arms(request.arms, engine.loaded.spec)
@@ -91,6 +93,7 @@ class Bench:
         """Measure everything; broken off by an exception, what is there stays."""
         decoder = self.engine.loaded.decoder
         clock = DeviceClock(decoder.device)
+        self._peak = find_peak(decoder.device)
         self.limits = measure_limits(decoder.device, decoder.dtype, clock)
         plan = Plan(
             arms=self._arms,
@@ -102,7 +105,10 @@ class Bench:
             cases: list[CaseRuns] = []
             self._found.append((settings, cases))
             told = _shifted(on_run, number, len(self._methods), settings.strategy)
-            cases.extend(measure(decoder, self._prompt, plan, method, clock=clock, on_run=told))
+            begun = measure(
+                decoder, self._prompt, plan, method, clock=clock, peak=self._peak, on_run=told
+            )
+            cases.extend(begun)
         self.whole = True
 
     def report(self) -> Report:
@@ -118,9 +124,15 @@ class Bench:
             machine=machine_facts(decoder),
             limits=self.limits,
             strategies=tuple(_strategy(settings, cases) for settings, cases in self._found),
-            peak_memory_bytes=peak_memory(decoder.device),
+            peak_memory_bytes=self._most_memory(),
+            memory_scope=self._peak.scope if self._peak is not None else None,
             whole=self.whole,
         )
+
+    def _most_memory(self) -> int | None:
+        now = peak_memory(self.engine.loaded.decoder.device)
+        # A mark that was set back forgets what came before.
+        return now if now is None or self._peak is None else max(now, self._peak.ever)
 
     def _settings(self, request: BenchRequest) -> Iterator[Settings]:
         idle = _given(request.flags).keys() - {"seed"}

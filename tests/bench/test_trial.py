@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from llmcli.bench.arms import make_arms
+from llmcli.bench.memory import Memory, Peak
 from llmcli.bench.runs import Choose, Forced, Free
 from llmcli.bench.trial import Case, CaseRuns, Plan, measure
-from llmcli.cache import KVCache
+from llmcli.cache import KVCache, QuantizedStore
 from llmcli.generation.params import SamplingParams
 from llmcli.generation.reads import StrategyName
 from llmcli.generation.strategies import Strategy, make_strategy
@@ -111,6 +112,45 @@ def test_all_arms_are_fed_the_same_ids_whatever_they_would_choose() -> None:
     assert [one[0] for one in fed[6:]] == again.forced[0, :4].tolist()
 
 
+class Marks(Peak):
+    """A peak of 100 bytes more at each run, which writes down when it was asked."""
+
+    scope = "fake"
+
+    def __init__(self, seen: list[object]) -> None:
+        super().__init__()
+        self.seen = seen
+
+    def _now(self) -> int:
+        return 10
+
+    def _most(self) -> int:
+        return 10 + 100 * sum(one == "reset" for one in self.seen)
+
+    def _reset(self) -> None:
+        self.seen.append("reset")
+
+
+def test_memory_is_that_of_each_arms_first_run_alone() -> None:
+    seen: list[object] = []
+    plan = Plan(arms=make_arms(("on", "off"), DECODER.spec), cases=[Case(6, 5, 1), Case(7, 5, 1)],
+                repeats=2, warmup=1)  # fmt: skip
+    cases = list(
+        measure(
+            DECODER,
+            prompts,
+            plan,
+            GREEDY,
+            peak=Marks(seen),
+            on_run=lambda _done, _total, what: seen.append(what),
+        )
+    )
+    found = [arm.memory for case in cases for arm in case.arms.values()]
+    assert found == [Memory(10, most) for most in (110, 210, 310, 410)]
+    before = [seen[at - 1] for at, one in enumerate(seen) if one == "reset"]
+    assert before == ["on, warm-up", "off, warm-up"] * 2
+
+
 def test_an_end_token_ends_nothing() -> None:
     (case,) = trial(cases=(Case(3, 40, 1),))
     assert case.forced.shape[1] == 40
@@ -163,6 +203,28 @@ def test_bytes_are_those_of_the_formula(name: str) -> None:
     cases = (Case(6, 5, 1), Case(40, 9, 2) if name == "off" else Case(640, 140, 2))
     for case in trial(name, cases=cases, repeats=1, warmup=0, decoder=decoder):
         assert case.arms[name].cache_bytes == case.arms[name].formula_bytes
+
+
+@pytest.mark.parametrize("name", ["quantized-8", "quantized-4"])
+def test_a_packed_step_reads_codes_scales_and_the_exact_rest(name: str) -> None:
+    decoder = random_decoder(
+        tiny_spec(max_position_embeddings=4096, num_hidden_layers=1), dtype=torch.float32
+    )
+    cases = (Case(6, 5, 1), Case(700, 300, 2))
+    few, many = trial(name, cases=cases, repeats=1, warmup=0, decoder=decoder)
+    store = QuantizedStore(8 if name == "quantized-8" else 4)
+    held = 0
+    for new in (512, 188, *[1] * 299):
+        part = torch.randn(1, 2, new, 16)
+        store.update(held, part, part)
+        held += new
+    held -= 1  # the last token is written, not read
+    codes, scales = store.codes.get(0, store.packed), store.scales.get(0, store.packed)
+    exact = store.exact.get(0, held - store.packed)
+    read = sum(part.nbytes for part in (*codes, *scales, *exact))
+    assert sum(work.cache_read for work in many.arms[name].step_work) == read
+    # Nothing is packed yet, so it is as with any cache: 9 tokens of 2 heads of 16, in float32.
+    assert sum(work.cache_read for work in few.arms[name].step_work) == 9 * 2 * 2 * 16 * 4
 
 
 def test_without_the_cache_a_step_reads_no_keys_and_computes_all() -> None:

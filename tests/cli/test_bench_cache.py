@@ -48,6 +48,7 @@ on: the last step reads 1.0 MB of weights and 12.8 kB of keys and values, and ta
 # _B/s (#% of the limit), # _FLOP/s (#%)
 off: the last step reads 1.0 MB of weights and 0 B of keys and values, and takes # MFLOP: \
 # _B/s (#% of the limit), # _FLOP/s (#%)
+memory taken by a run (*
 on against off: largest difference of a logit #, of the distributions # nats, over 6 steps; \
 the same best token at every step
 warm-up, not counted: on # s, off # s
@@ -58,6 +59,9 @@ def _masked(text: str) -> str:
     """Without what a clock decides."""
     text = re.sub(r"^(machine|software|command|peak memory of the process): .*$", r"\1: *", text,
                   flags=re.MULTILINE)  # fmt: skip
+    text = re.sub(
+        r"^memory taken by a run .*$", "memory taken by a run (*", text, flags=re.MULTILINE
+    )
     text = re.sub(r"[kMG](B|FLOP)/s", r"_\1/s", text)
     kept = r"(?<![\d.])(?:\d+(?:\.\d+)? (?:kB of|MB of|B of|steps|prompt|new|of each|to warm))"
     pieces = re.split(f"({kept}|327.7 kB|float32|260k)", text)
@@ -96,6 +100,9 @@ def test_json_tells_everything(invoke: Invoke) -> None:
         for arm in case["arms"]:
             assert len(arm["totals"]) == 3
             assert arm["cache_bytes"] == arm["formula_bytes"]
+            if report["memory_scope"] is not None:
+                assert 0 < arm["memory"]["before"] <= arm["memory"]["most"]
+                assert arm["memory"]["most"] <= report["peak_memory_bytes"]
             assert (arm["proof"] is None) == (arm["arm"] == "off")
             if arm["proof"]:
                 assert arm["proof"]["same_ids"]
@@ -133,10 +140,12 @@ def test_a_seed_with_a_strategy_that_may_draw_and_does_not(invoke: Invoke) -> No
     assert {row["strategy"] for row in rows} == {"sample", "dola"}
 
 
-def test_one_run_has_no_spread_and_packed_keys_are_read_unpacked(invoke: Invoke) -> None:
+def test_one_run_has_no_spread_and_packed_keys_are_read_packed(invoke: Invoke) -> None:
     out = invoke(*QUICK, "--repeats", "1", "--arms", "on,quantized-8").out
     assert "±" not in out
-    assert re.search(r"^quantized-8: .* of keys and values, unpacked,", out, re.MULTILINE)
+    assert re.search(
+        r"^quantized-8: .* of codes, scales and exact keys and values,", out, re.MULTILINE
+    )
     assert re.search(r"^on: .* of keys and values, and takes", out, re.MULTILINE)
 
 

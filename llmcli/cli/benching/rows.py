@@ -68,6 +68,8 @@ def _arm(arm: ArmSummary) -> Mapping[str, Any]:
         "speedup_high": speedup.high if speedup else None,
         "cache_bytes": arm.cache_bytes,
         "cache_bytes_formula": arm.formula_bytes,
+        "memory_before_bytes": arm.memory.before if arm.memory else None,
+        "memory_most_bytes": arm.memory.most if arm.memory else None,
         "step_weight_bytes": arm.weight_bytes,
         "step_kv_bytes": arm.kv_bytes,
         "step_flops": arm.flops,

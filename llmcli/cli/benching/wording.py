@@ -9,6 +9,7 @@ from llmcli.cli.columns import table
 from llmcli.cli.sizes import in_bytes, in_flops
 
 if TYPE_CHECKING:
+    from llmcli.bench.memory import Memory
     from llmcli.bench.report import Compared, Report, Strategy
     from llmcli.bench.statistics import Ratio, Spread
     from llmcli.bench.summary import ArmSummary, CaseSummary, Crossover
@@ -34,7 +35,8 @@ def machine_lines(report: Report) -> Iterator[str]:
             f"multiplies {report.limits.flops_per_second / 1e9:.0f} GFLOP/s"
         )
     if report.peak_memory_bytes is not None:
-        yield f"peak memory of the process: {in_bytes(report.peak_memory_bytes)}"
+        whose = "device" if report.machine.device.startswith("cuda") else "process"
+        yield f"peak memory of the {whose}: {in_bytes(report.peak_memory_bytes)}"
     if not report.whole:
         any_run = any(strategy.cases for strategy in report.strategies)
         told = "what had been measured by then follows" if any_run else "nothing was measured yet"
@@ -62,9 +64,11 @@ def case_lines(case: CaseSummary, report: Report) -> Iterator[str]:
         if arm.weight_bytes is not None and arm.kv_bytes is not None and arm.flops is not None:
             yield (
                 f"{arm.arm}: the last step reads {in_bytes(arm.weight_bytes)} of weights and "
-                f"{in_bytes(arm.kv_bytes)} of keys and values{_unpacked(arm)}, and takes "
+                f"{in_bytes(arm.kv_bytes)} of {_kept(arm)}, and takes "
                 f"{in_flops(arm.flops)}{_achieved(arm, report)}"
             )
+    if taken := [_taken(arm.arm, arm.memory) for arm in case.arms if arm.memory]:
+        yield f"memory taken by a run ({report.memory_scope}): {', '.join(taken)}"
     for arm in case.arms:
         if line := _proof(arm, case.reference):
             yield line
@@ -128,9 +132,13 @@ def _ratio(one: Ratio) -> str:
     return f"{one.value:.2f}x [{one.low:.2f}, {one.high:.2f}]"
 
 
-def _unpacked(arm: ArmSummary) -> str:
-    # Attention reads what the cache has unpacked for it, not the codes.
-    return ", unpacked" if arm.kind in ("quantized-8", "quantized-4") else ""
+def _kept(arm: ArmSummary) -> str:
+    packed = arm.kind in ("quantized-8", "quantized-4")
+    return "codes, scales and exact keys and values" if packed else "keys and values"
+
+
+def _taken(name: str, memory: Memory) -> str:
+    return f"{name} {in_bytes(memory.most - memory.before)} above {in_bytes(memory.before)}"
 
 
 def _achieved(arm: ArmSummary, report: Report) -> str:
