@@ -151,9 +151,8 @@ class Conversation:
                 ends.setdefault(place.turn, []).append(name)
         on_path = {turn.number for turn in self.path()}
         rows: list[Row] = []
-        left = [(turn, 0) for turn in reversed(children.get(None, []))]
-        if len(left) > 1:
-            left = [(turn, 1) for turn, _ in left]
+        first = children.get(None, [])
+        left = [(turn, int(len(first) > 1)) for turn in reversed(first)]
         while left:
             turn, depth = left.pop()
             number = turn.number
@@ -161,6 +160,7 @@ class Conversation:
                 Row(
                     turn=turn,
                     depth=depth,
+                    forks=len(children[turn.parent]) > 1,
                     branches=tuple(ends.get(number, ())),
                     current=number == self.place.turn,
                     on_path=number in on_path,

@@ -51,7 +51,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of a tree: its `depth` grows only where a turn has siblings.
+    """One line of a tree: its `depth` grows only where a turn has siblings (`forks`).
 
     `branches` are the names whose last turn this is; `current` is the turn to go on from, and
     `on_path` whether what is said next continues it.
@@ -59,6 +59,7 @@ class Row:
 
     turn: Turn
     depth: int
+    forks: bool
     branches: tuple[str, ...]
     current: bool
     on_path: bool

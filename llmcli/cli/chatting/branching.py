@@ -66,7 +66,9 @@ def tree(talk: Talk, _: str) -> None:
         mark = "*" if row.current else "+" if row.on_path else " "
         names = f"  [{', '.join(row.branches)}]" if row.branches else ""
         cut = "  (cut)" if row.turn.said.ended == "cut" else ""
-        text = f"{'  ' * row.depth}{row.turn.number} {beginning(row.turn.said.user, 50)}"
+        # A dash begins each sibling; what goes on from one is indented alike, without a dash
+        indent = "  " * (row.depth - 1) + "- " if row.forks else "  " * row.depth
+        text = f"{indent}{row.turn.number} {beginning(row.turn.said.user, 50)}"
         terminal.print_line(f"{mark} {text}{cut}{names}")
 
 

@@ -93,14 +93,14 @@ def test_undo_and_regen(talk: Talker) -> None:
     assert result.code == 0
     assert result.out.splitlines()[:3] == ["one", "two", "one"]
     assert "turn 2 'say 2' is taken back" in result.err
-    assert result.out.splitlines()[3:] == ["    1 say 1", "    2 say 2", "*   3 say 1  [main]"]
+    assert result.out.splitlines()[3:] == ["  - 1 say 1", "    2 say 2", "* - 3 say 1  [main]"]
 
 
 def test_edit(talk: Talker) -> None:
     result = talk("say 1", "say 2", "/edit 1", "say 3", "/tree")
     assert result.out.splitlines() == [
         *("one", "two", "three"),
-        *("    1 say 1", "    2 say 2", "*   3 say 3  [main]"),
+        *("  - 1 say 1", "    2 say 2", "* - 3 say 3  [main]"),
     ]
 
 
@@ -118,8 +118,8 @@ def test_fork_and_goto(talk: Talker) -> None:
     assert "at turn 2 'say 2', branch other" in result.err
     assert result.out.splitlines()[3:] == [
         "+ 1 say 1",
-        "*   2 say 2  [other]",
-        "    3 say 3  [main]",
+        "* - 2 say 2  [other]",
+        "  - 3 say 3  [main]",
     ]
 
 
@@ -128,7 +128,7 @@ def test_clear_and_system(talk: Talker) -> None:
     result = talk(*lines, "say 2", "/tree", seen=True)
     shown = ["no system message", "system: Be brief.", "no system message"]
     assert [line for line in result.err.splitlines() if line in shown] == shown
-    assert result.out.splitlines()[2:] == ["  " + "  1 say 1", "*   2 say 2  [main]"]
+    assert result.out.splitlines()[2:] == ["  - 1 say 1", "* - 2 say 2  [main]"]
 
 
 def test_system_from_the_command_line(talk: Talker) -> None:

@@ -363,6 +363,7 @@ def test_without_stderr_the_prompt_is_on_stdout(model: str) -> None:
 
 
 def test_a_reply_cannot_drive_the_terminal(tmp_path: Path) -> None:
+    """G4, and its brackets are no markup (G5)."""
     model = puppet(tmp_path, ["\x1b", "]", "52;c;aGk=", "\x07", "[/INST]", "\x9b".encode(), "2J"])
     with Person(model, "--markdown") as person:
         person.prompted()

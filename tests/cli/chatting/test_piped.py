@@ -1,4 +1,4 @@
-"""Piped lines: one turn each, replies alone on stdout, errors told and counted (G5, G6, C1)."""
+"""Piped lines: one turn each, replies alone on stdout, errors counted (C1, C4, G4, G5, G6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of `llmcli chat`, what is refused before a word is said, and a context that fills up."""
+"""Options of `llmcli chat`, what is refused at once, and a context that fills up (C8, G1)."""
 
 from __future__ import annotations
 
