@@ -18,6 +18,7 @@ _DISK = {"errors", "spec", "checkpoint", "families"}
 _MATHS = {"errors", "spec", "cache", "model"}
 BELOW: dict[str, set[str]] = {
     "errors": set(),
+    "plurals": set(),
     "whole_file": set(),
     "spec": {"errors"},
     "cache": {"errors", "spec"},
@@ -28,15 +29,16 @@ BELOW: dict[str, set[str]] = {
     "acquire": _DISK,
     "generation": _MATHS,
     "bench": _MATHS | {"generation"},
-    "insight": _MATHS | _DISK | {"generation", "text"},
-    "chat": {"errors", "whole_file", "text"},
-    "engine": _MATHS | _DISK | {"generation", "bench", "text", "acquire", "chat", "whole_file"},
+    "insight": _MATHS | _DISK | {"generation", "plurals", "text"},
+    "chat": {"errors", "plurals", "whole_file", "text"},
+    "engine": _MATHS | _DISK | {"generation", "bench", "text", "acquire", "chat"},
 }
+BELOW["engine"] |= {"plurals", "whole_file"}
 BELOW["cli"] = set(BELOW)
 BELOW["__main__"] = {"cli"}
 
 # Rooms in which no import of torch may stand, not even inside a function.
-WITHOUT_TORCH = {"errors", "spec", "checkpoint", "families", "text", "acquire", "chat"}
+WITHOUT_TORCH = {"errors", "plurals", "spec", "checkpoint", "families", "text", "acquire", "chat"}
 BUT_WITH_TORCH = {"checkpoint/tensors.py"}
 # Here torch may be imported only inside functions, as `llmcli --help` must not wait for it.
 LATE_TORCH = {"cli", "__main__"}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from llmcli.errors import GenerationError
+from llmcli.plurals import counted
 
 Overflow = Literal["drop-oldest", "stop", "shift"]
 
@@ -55,7 +56,7 @@ def fit(turns: int, count: Callable[[int], int], *, budget: Budget, overflow: Ov
             f"the message is too long: with the template's own tokens and the system message it "
             f"makes {least}; the context holds {budget.context}, of which {kept} {_are(kept)} "
             "kept for the reply",
-            hint=f"shorten it by at least {least - room} tokens"
+            hint=f"shorten it by at least {counted(least - room, 'token')}"
             + ("" if kept == 1 else ", or keep less for the reply with max-new-tokens"),
         )
     if overflow == "stop":

@@ -31,7 +31,14 @@ _BOOKKEEPING = frozenset(
     decoder_start_token_id task_specific_params problem_type id2label label2id num_labels
     finetuning_task output_attentions output_hidden_states return_dict return_dict_in_generate
     use_return_dict torchscript gradient_checkpointing tokenizer_class
-    transformers.js_config prefix chunk_size_feed_forward use_bfloat16 tf_legacy_loss
+    transformers.js_config prefix chunk_size_feed_forward use_bfloat16 tf_legacy_loss is_decoder
+    """.split()
+)
+# Keys that every older config.json carries, and that mean nothing while false, null or empty.
+_OFF = frozenset(
+    """
+    is_encoder_decoder add_cross_attention cross_attention_hidden_size tie_encoder_decoder
+    pruned_heads output_scores remove_invalid_values
     """.split()
 )
 
@@ -122,8 +129,13 @@ class ConfigReader:
         self.warnings += section.finish()
 
     def finish(self) -> list[str]:
-        """Every warning, with one that names the keys nobody read."""
-        unread = [key for key in self._values if key not in self._seen | _BOOKKEEPING]
+        """Every warning, with one that names the keys nobody read.
+
+        Raises UnsupportedError for a config that says to have an encoder.
+        """
+        self.expect("is_encoder_decoder", False, None)
+        known = self._seen | _BOOKKEEPING | {key for key in _OFF if not self._values.get(key)}
+        unread = [key for key in self._values if key not in known]
         left = (
             [f"{self.origin} has keys that llmcli does not know: {_listed(unread)}"]
             if unread

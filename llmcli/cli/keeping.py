@@ -15,6 +15,7 @@ from llmcli.cli.files import check_target
 from llmcli.cli.hashing import hashed
 from llmcli.cli.options import MACHINE, Loading, value_option
 from llmcli.errors import UsageError
+from llmcli.plurals import counted
 
 if TYPE_CHECKING:
     from llmcli.acquire.resolve import Resolved
@@ -95,7 +96,9 @@ class Kept:
         path = self.keeping.save_cache
         if path is not None:
             count = save(path, self.session, self.checkpoint, engine.loaded.decoder)
-            terminal.note(f"wrote {printable(str(path))}: keys and values of {count} tokens")
+            terminal.note(
+                f"wrote {printable(str(path))}: keys and values of {counted(count, 'token')}"
+            )
 
 
 def open_kept(engine: Engine, resolved: Resolved, loading: Loading, keeping: Keeping) -> Kept:

@@ -15,6 +15,7 @@ from llmcli.acquire.resolve import VARIABLE, Resolved
 from llmcli.cli.explaining import steps_as_json
 from llmcli.cli.running import Request, Run
 from llmcli.engine.settings import Settings
+from llmcli.plurals import counted
 from llmcli.text.grammar import GrammarKind
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def setup_lines(run: Run) -> Iterator[str]:
     generation = run.generation
     yield from choice_lines(run.request, run.engine, generation.settings, generation.processors)
     kind = "chat template" if run.generation.prompt.is_chat else "raw text"
-    yield f"prompt: {len(run.generation.prompt.ids)} tokens, {kind}"
+    yield f"prompt: {counted(len(run.generation.prompt.ids), 'token')}, {kind}"
 
 
 def machine_lines(resolved: Resolved, engine: Engine) -> Iterator[str]:
@@ -76,7 +77,7 @@ def statistics_lines(run: Run) -> Iterator[str]:
         f"time to first token {_seconds(stats.first_token_seconds)}"
     )
     yield (
-        f"decode: {stats.new_tokens} tokens, {_rate(stats.decode_rate)}, "
+        f"decode: {counted(stats.new_tokens, 'token')}, {_rate(stats.decode_rate)}, "
         f"finish reason: {generation.finish_reason}{_matched(run)}"
     )
     if (grammar := run.request.grammar) is not None:
@@ -87,7 +88,7 @@ def statistics_lines(run: Run) -> Iterator[str]:
             f"{found.forwards} forwards"
         )
     if stats.dropped_tokens:
-        yield f"shift: {stats.dropped_tokens} tokens dropped from the context"
+        yield f"shift: {counted(stats.dropped_tokens, 'token')} dropped from the context"
     peak = stats.peak_memory_bytes
     yield (
         f"load: {stats.load_seconds:.2f} s, cache {_megabytes(stats.cache_bytes)}, "
@@ -255,8 +256,8 @@ def _prefilled(stats: Stats) -> str:
     """How many prompt tokens were computed, and how many a cache held already."""
     kept = stats.prompt_tokens - stats.prefilled_tokens if stats.new_tokens else 0
     if not kept:
-        return f"{stats.prompt_tokens} tokens"
-    return f"{stats.prefilled_tokens} of {stats.prompt_tokens} tokens, {kept} kept"
+        return counted(stats.prompt_tokens, "token")
+    return f"{stats.prefilled_tokens:,} of {counted(stats.prompt_tokens, 'token')}, {kept} kept"
 
 
 def _matched(run: Run) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from llmcli.engine.prompt import Prompt, PromptRequest, build_prompt
 from llmcli.errors import GenerationError, TemplateError, UsageError
+from llmcli.plurals import counted
 from llmcli.text.chat_template import ChatTemplate, find_template, read_template
 from llmcli.text.tokenizer import Tokenizer
 
@@ -40,11 +41,11 @@ class Reader:
         if self._error is not None and request.mode != "raw":
             raise self._error
         prompt = build_prompt(request, self.tokenizer, self.template)
-        if len(prompt.ids) >= context:
+        if (over := len(prompt.ids) - context + 1) > 0:
             raise GenerationError(
                 f"{what} has {len(prompt.ids)} tokens; the context holds {context}, "
                 "and one is needed for the answer",
-                hint=f"shorten {what} by at least {len(prompt.ids) - context + 1} tokens",
+                hint=f"shorten {what} by at least {counted(over, 'token')}",
             )
         return prompt
 

@@ -15,6 +15,7 @@ from llmcli.insight.facts import Facts
 from llmcli.insight.findings import Finding
 from llmcli.insight.values import equal_bytes, scan
 from llmcli.insight.watching import OnProgress
+from llmcli.plurals import counted
 from llmcli.text.chat_template import ChatTemplate, find_template
 from llmcli.text.stop_ids import collect_stop_ids, lost_stop_ids
 from llmcli.text.tokenizer import Tokenizer
@@ -60,8 +61,8 @@ def _files(facts: Facts, directory: ModelDir) -> Iterator[Finding]:
     used = {tensor.file.name for tensor in stored.values()}
     if not facts.faults:
         size = sum(tensor.nbytes for tensor in stored.values())
-        number = f"{len(used)} file{'s' * (len(used) != 1)}"
-        text = f"{number}, {len(stored):,} tensors, {size:,} bytes: no gap, no overlap, none cut"
+        held = f"{counted(len(used), 'file')}, {counted(len(stored), 'tensor')}, {size:,} bytes"
+        text = f"{held}: no gap, no overlap, none cut"
         yield Finding("ok", "files", text)
     idle = sorted({file.name for file in directory.path.glob("*.safetensors")} - used)
     if idle and not facts.faults:
@@ -79,7 +80,7 @@ def _weights(facts: Facts) -> Iterator[Finding]:
     yield Finding("ok", "weights", text)
     idle = [name for name in stored if name not in used]
     if idle:
-        yield Finding("ok", "weights", f"{len(idle)} tensors compute nothing: {shortlist(idle)}")
+        yield Finding("ok", "weights", f"{len(idle)} {_does(len(idle))} nothing: {shortlist(idle)}")
     kinds = sorted({tensor.dtype for item in plan.assignments for tensor in item.sources})
     if len(kinds) > 1:
         yield Finding("ok", "weights", f"stored in several dtypes: {', '.join(kinds)}")
@@ -152,8 +153,16 @@ def _rows(entries: int, rows: int) -> Finding:
     if entries > rows:
         text = f"ids go up to {entries - 1:,}, but the embedding has only {rows:,} rows"
         return Finding("error", "tokenizer", text)
-    spare = f"; {rows - entries:,} rows stand for no token" if rows > entries else ""
+    spare = f"; {_spare(rows - entries)} for no token" if rows > entries else ""
     return Finding("ok", "tokenizer", f"{entries:,} ids for {rows:,} rows of the embedding{spare}")
+
+
+def _does(count: int) -> str:
+    return "tensor computes" if count == 1 else "tensors compute"
+
+
+def _spare(count: int) -> str:
+    return "1 row stands" if count == 1 else f"{count:,} rows stand"
 
 
 def _template(folder: Path) -> tuple[ChatTemplate | None, Finding]:

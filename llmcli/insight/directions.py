@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from llmcli.errors import CheckpointError
+from llmcli.plurals import counted
 
 # Rows looked at in one go; a matrix may be larger than what is free.
 _ROWS = 16384
@@ -16,6 +17,6 @@ def check_directions(rows: Tensor, what: str) -> None:
     bad = sum(int((~part.isfinite().all(1)).sum()) for part in torch.split(rows, _ROWS))
     if bad:
         raise CheckpointError(
-            f"the {what} holds NaN or infinity in {bad:,} of its {len(rows):,} rows",
+            f"the {what} holds NaN or infinity in {bad:,} of its {counted(len(rows), 'row')}",
             hint="llmcli inspect-layers --view check --values names the tensors that are damaged",
         )

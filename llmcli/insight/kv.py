@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from llmcli.insight.facts import Facts
 from llmcli.insight.ranges import alike, written
+from llmcli.plurals import counted
 from llmcli.spec import DecoderSpec, LayerSpec, kv_bytes_per_layer, kv_bytes_per_token, state_bytes
 
 if TYPE_CHECKING:
@@ -218,7 +219,10 @@ def _designs(spec: DecoderSpec, size: _Size) -> list[Design]:
         )
         return found
     for name, heads in (
-        (f"MHA, {spec.num_heads} heads of keys and values", spec.num_heads),
+        (
+            f"MHA, {counted(spec.num_heads, 'head')} of keys and values",
+            spec.num_heads,
+        ),
         (f"GQA, {spec.num_kv_heads} heads", spec.num_kv_heads),
         ("MQA, one head", 1),
     ):

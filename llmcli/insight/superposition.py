@@ -21,6 +21,7 @@ from llmcli.model import Decoder
 from llmcli.model.block import Block
 from llmcli.model.experts import SparseMLP
 from llmcli.model.mlp import PlainMLP
+from llmcli.plurals import counted
 
 What = Literal["embedding", "unembedding", "mlp-in", "mlp-out"]
 WHATS: tuple[What, ...] = get_args(What)
@@ -102,7 +103,8 @@ def measure(
     alive = torch.linalg.vector_norm(rows, dim=1, dtype=wide).nonzero()[:, 0].cpu()
     if rows.shape[1] < 2 or len(alive) < 2:
         raise UsageError(
-            f"{len(alive)} directions of width {rows.shape[1]} make no angles", hint="try --what"
+            f"{counted(len(alive), 'direction')} of width {rows.shape[1]} make no angles",
+            hint="try --what",
         )
     chosen = alive
     if len(alive) > sample:

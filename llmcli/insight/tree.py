@@ -13,6 +13,7 @@ from math import prod
 from llmcli.checkpoint.plan import Assignment
 from llmcli.insight.facts import Facts
 from llmcli.insight.ranges import alike, written
+from llmcli.plurals import counted
 from llmcli.spec import DecoderSpec, parameter_shapes
 from llmcli.spec.parameters import Shape
 
@@ -222,9 +223,12 @@ class _Grower:
         if f"{path}.a_log" in self._shapes:
             return "GatedDelta", ""
         if spec.latent is not None:
-            return "LatentAttention", f"{spec.num_heads} heads"
+            return "LatentAttention", counted(spec.num_heads, "head")
         shared = "" if spec.group_size == 1 else f", {spec.num_kv_heads} of keys and values"
-        return "Attention", f"{spec.num_heads} heads of {spec.head_dim}{shared}"
+        return (
+            "Attention",
+            f"{counted(spec.num_heads, 'head')} of {spec.head_dim}{shared}",
+        )
 
 
 def _stored(made: Assignment) -> list[Stored]:

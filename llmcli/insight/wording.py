@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from llmcli.plurals import counted
 from llmcli.spec import (
     Alibi,
     DecoderSpec,
@@ -22,15 +23,15 @@ from llmcli.spec import (
 
 def attention_kind(spec: DecoderSpec) -> str:
     """How queries share keys and values, with the short name that papers use."""
-    heads, shared = spec.num_heads, spec.num_kv_heads
+    heads, shared = counted(spec.num_heads, "head"), spec.num_kv_heads
     if spec.latent is not None:
-        kind = f"latent (MLA), {heads} heads of one latent of {spec.latent.kv_rank}"
-    elif heads == shared:
-        kind = f"multi-head (MHA), {heads} heads of {spec.head_dim}"
+        kind = f"latent (MLA), {heads} of one latent of {spec.latent.kv_rank}"
+    elif spec.num_heads == shared:
+        kind = f"multi-head (MHA), {heads} of {spec.head_dim}"
     elif shared == 1:
-        kind = f"multi-query (MQA), {heads} heads of {spec.head_dim} share one of keys and values"
+        kind = f"multi-query (MQA), {heads} of {spec.head_dim} share one of keys and values"
     else:
-        kind = f"grouped-query (GQA), {heads} heads of {spec.head_dim}, {shared} of keys and values"
+        kind = f"grouped-query (GQA), {heads} of {spec.head_dim}, {shared} of keys and values"
     delta = sum(layer.mixer == "gated_delta" for layer in spec.layers)
     if delta:
         kind += f"; gated delta rule in {delta} of {spec.num_layers} layers"

@@ -163,3 +163,16 @@ def test_no_type(kind: object) -> None:
 def test_type_is_taken_from_the_config_alone() -> None:
     with pytest.raises(CheckpointError, match="names no model_type"):
         find_family({"architectures": ["LlamaForCausalLM"], "_name_or_path": "llama"})
+
+
+@pytest.mark.parametrize("value", [False, None])
+def test_switches_that_are_off_need_no_word(value: bool | None) -> None:
+    names = ("is_encoder_decoder", "add_cross_attention", "tie_encoder_decoder", "pruned_heads")
+    assert ConfigReader(dict.fromkeys(names, value)).finish() == []
+
+
+def test_switches_that_are_on_are_told_or_refused() -> None:
+    (warning,) = ConfigReader({"add_cross_attention": True}).finish()
+    assert "add_cross_attention" in warning
+    with pytest.raises(UnsupportedError, match="is_encoder_decoder to True"):
+        ConfigReader({"is_encoder_decoder": True}).finish()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llmcli.cli.columns import Flow, broken, cells_wide, folded, pairs, table
+from llmcli.plurals import counted
 
 WORDS = "one two  three four five six seven eight nine ten eleven twelve"
 HAN = "\u4ece\u524d\u6709\u5ea7\u5c71" * 12
@@ -43,3 +44,12 @@ def test_nothing_is_broken_without_a_width() -> None:
 def test_pairs_and_tables_count_cells() -> None:
     assert pairs([("\u6ce8", "x"), ("abc", "y")], None) == ["\u6ce8   x", "abc  y"]
     assert table(("a", "b"), [("\u6ce8", "1")], 5) == ["a   b", "\u6ce8  1"]
+
+
+def test_one_is_not_many() -> None:
+    assert [counted(n, "token") for n in (0, 1, 2, 1024)] == [
+        "0 tokens",
+        "1 token",
+        "2 tokens",
+        "1,024 tokens",
+    ]

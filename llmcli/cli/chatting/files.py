@@ -9,6 +9,7 @@ from llmcli.cli.chatting.branching import tell
 from llmcli.cli.chatting.talk import Talk
 from llmcli.cli.prompt_input import decoded, without_end
 from llmcli.errors import UsageError
+from llmcli.plurals import counted
 
 # No context holds more, and reading it would look like a hang.
 _MOST_BYTES = 16 * 2**20
@@ -48,9 +49,10 @@ def read(talk: Talk, name: str) -> None:
     text = _text(path)
     talk.waiting.append(text)
     count = len(talk.chat.tokens(text))
+    size, lines = counted(len(text.encode()), "byte"), counted(text.count("\n") + 1, "line")
     tell(
         talk,
-        f"{path}: {len(text.encode())} bytes, {text.count(chr(10)) + 1} lines, {count} tokens; "
+        f"{path}: {size}, {lines}, {counted(count, 'token')}; "
         "it goes before the next message, or alone with an empty one",
     )
 

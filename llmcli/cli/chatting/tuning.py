@@ -16,6 +16,7 @@ from llmcli.cli.chatting.turns import meter_text
 from llmcli.cli.options import Prompting, StrategyChoice
 from llmcli.cli.running import check_prompting, load_found
 from llmcli.errors import UsageError
+from llmcli.plurals import counted
 
 
 def set_(talk: Talk, argument: str) -> None:
@@ -114,7 +115,7 @@ def cache(talk: Talk, argument: str) -> None:
     held = talk.chat.caches()
     terminal.print_line(f"KV cache on, {len(held)} held")
     for tokens, size in held:
-        terminal.print_line(f"  {tokens} tokens, {size / 1e6:.1f} MB")
+        terminal.print_line(f"  {counted(tokens, 'token')}, {size / 1e6:.1f} MB")
 
 
 def model(talk: Talk, argument: str) -> None:

@@ -81,11 +81,9 @@ def _lines(found: Attention, width: int | None) -> list[str]:
     if found.detail is not None:
         return [*lines, *_detail(found, found.detail, width)]
     count = len(found.tokens)
-    lines += folded(
-        f"Means over the prompt's {count} tokens but the first. Rows are layers, columns heads, "
-        f"from 0 to the most: '{_SHADES}'.",
-        width,
-    )
+    means = f"Means over the prompt's {count:,} tokens but the first. " if count > 1 else ""
+    shades = f"Rows are layers, columns heads, from 0 to the most: '{_SHADES}'."
+    lines += folded(means + shades, width)
     for name, about, score in _SCORES:
         known = [(one, value) for one in found.heads if (value := score(one)) is not None]
         if not known:

@@ -9,6 +9,7 @@ from llmcli.cli.inspecting.drawing import Drawing
 from llmcli.cli.inspecting.subject import Subject
 from llmcli.cli.progress import StepProgress
 from llmcli.insight.check import Check, check
+from llmcli.plurals import counted
 
 
 def _compute(subject: Subject, asked: Asked) -> Check:
@@ -30,7 +31,7 @@ def _lines(found: Check, width: int | None) -> list[str]:
 
 
 def _times(count: int, what: str) -> str:
-    return f"{count or 'no'} {what}{'s' * (count != 1)}"
+    return counted(count, what) if count else f"no {what}s"
 
 
 def _failed(found: Check) -> bool:

@@ -9,6 +9,7 @@ from llmcli.cli.inspecting.subject import Subject
 from llmcli.cli.inspecting.svg import Svg, heat_map
 from llmcli.insight.bounds import check_between, check_index
 from llmcli.insight.visibility import Mask, Masks, masks_of
+from llmcli.plurals import counted
 
 _LENGTH, _MOST = 12, 256
 _SEEN, _HIDDEN = "#", "."
@@ -37,7 +38,7 @@ def _title(mask: Mask, length: int) -> str:
     else:
         title += f": sliding over {mask.window:,}"
         if mask.window >= length:
-            title += f", more than the {length} tokens drawn (--length N draws N)"
+            title += f", more than the {counted(length, 'token')} drawn (--length N draws N)"
     return title + (", and a sink beside the keys" if mask.sinks else "")
 
 

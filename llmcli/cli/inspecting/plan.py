@@ -14,6 +14,7 @@ from llmcli.cli.sizes import in_bytes
 from llmcli.insight.bounds import check_between
 from llmcli.insight.facts import Facts
 from llmcli.insight.memory_plan import Machine, MemoryPlan, plan_memory
+from llmcli.plurals import counted
 
 _USUAL = 4096
 _NAMES = {"F32": "float32", "F64": "float64", "F16": "float16", "BF16": "bfloat16"}
@@ -75,7 +76,7 @@ def stored_dtype(facts: Facts) -> str:
 
 def _lines(found: MemoryPlan, width: int | None) -> list[str]:
     machine = found.machine
-    text = f"a text of {found.context:,} tokens of at most {found.longest:,} (--context)"
+    text = f"a text of {counted(found.context, 'token')} of at most {found.longest:,} (--context)"
     lines = pairs(
         [
             ("device", f"{machine.device} ({machine.device_reason})"),

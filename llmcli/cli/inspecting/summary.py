@@ -8,6 +8,7 @@ from llmcli.cli.inspecting.drawing import Drawing
 from llmcli.cli.inspecting.subject import Subject
 from llmcli.cli.sizes import in_bytes
 from llmcli.insight.summary import Summary, summarise
+from llmcli.plurals import counted
 
 
 def _compute(subject: Subject, _: Asked) -> Summary:
@@ -36,7 +37,7 @@ def _lines(found: Summary, width: int | None) -> list[str]:
         stored = ", ".join(
             f"{in_bytes(size)} {kind}" for kind, size in found.bytes_by_dtype.items()
         )
-        rows.append(("stored", f"{stored} in {found.tensors:,} tensors"))
+        rows.append(("stored", f"{stored} in {counted(found.tensors or 0, 'tensor')}"))
     rows.append(("KV cache", f"{in_bytes(found.kv_bytes_per_token)} a token in 16 bits"))
     rows += [("origin", found.origin)] if found.origin else []
     rows += [("licence", found.licence)] if found.licence else []

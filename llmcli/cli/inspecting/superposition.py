@@ -12,6 +12,7 @@ from llmcli.cli.inspecting.subject import Subject
 from llmcli.cli.inspecting.svg import Svg, lines
 from llmcli.errors import UsageError
 from llmcli.insight.bounds import check_index
+from llmcli.plurals import counted
 
 if TYPE_CHECKING:
     from llmcli.insight.superposition import Bin, Superposition, What
@@ -52,13 +53,13 @@ def _lines(found: Superposition, width: int | None) -> list[str]:
     drawn = "all of them" if all_ else f"{found.sampled:,} of them, drawn with seed {found.seed}"
     rows = [
         ("directions", f"{found.rows:,} of {found.what}{where}, {found.dim:,} wide"),
-        ("compared", f"{drawn}: {found.pairs:,} pairs"),
+        ("compared", f"{drawn}: {counted(found.pairs, 'pair')}"),
         ("within 89-91 degrees", f"{_percent(found.near)}; random {_percent(found.random_near)}"),
         ("mean angle", f"{found.mean:.2f} degrees; random 90.00"),
         ("off 90, r.m.s.", f"{found.deviation:.2f} degrees; random {found.random_deviation:.2f}"),
     ]
     if found.zero:
-        rows.append(("left out", f"{found.zero:,} rows of zeros"))
+        rows.append(("left out", f"{counted(found.zero, 'row')} of zeros"))
     bound = (
         f"How many vectors of {found.dim:,} numbers surely fit when angles may be a little off 90: "
         "at least as many as there are numbers, which can be at right angles; by the "

@@ -8,6 +8,7 @@ from llmcli.cli.inspecting.drawing import Drawing
 from llmcli.cli.inspecting.subject import Subject
 from llmcli.cli.inspecting.token_words import quoted
 from llmcli.insight.token_table import TokenTable, cut
+from llmcli.plurals import counted
 
 
 def _compute(subject: Subject, _: Asked) -> TokenTable:
@@ -25,7 +26,7 @@ def _lines(found: TokenTable, width: int | None) -> list[str]:
     count = len(found.tokens)
     source = "the chat template's text" if found.template else "the text"
     about = (
-        f"{count:,} tokens for {found.text_bytes:,} bytes of {source}: "
+        f"{counted(count, 'token')} for {counted(found.text_bytes, 'byte')} of {source}: "
         f"{found.bytes_per_token:.2f} bytes a token"
     )
     about += f", {found.specials} special" * bool(found.specials)

@@ -17,6 +17,7 @@ from llmcli.cli.sizes import in_bytes
 from llmcli.errors import GenerationError
 from llmcli.insight.bounds import check_between
 from llmcli.insight.ranges import written
+from llmcli.plurals import counted
 
 if TYPE_CHECKING:
     from llmcli.insight.decode_step import DecodeStep, Mode
@@ -116,8 +117,9 @@ def _forward_lines(found: Trace, width: int | None) -> list[str]:
         "Lengths (L2) and cosines with the stream are means over the tokens; `stream` is from "
         "before the layer."
     )
+    count = len(found.tokens)
     return [
-        *folded(f"{len(found.tokens)} tokens: {_named(found.tokens)}", width),
+        *folded(f"{counted(count, 'token')}: {_named(found.tokens)}", width),
         "",
         *pairs(shapes, width),
         "",
