@@ -13,7 +13,6 @@ from llmcli.checkpoint.plan import LoadPlan
 from llmcli.errors import LlmcliError
 from llmcli.insight.facts import Facts
 from llmcli.insight.findings import Finding
-from llmcli.insight.values import equal_bytes, scan
 from llmcli.insight.watching import OnProgress
 from llmcli.plurals import counted
 from llmcli.text.chat_template import ChatTemplate, find_template
@@ -100,6 +99,8 @@ def _head(facts: Facts, *, values: bool) -> Iterator[Finding]:
 
 
 def _copies(plan: LoadPlan) -> Iterator[Finding]:
+    from llmcli.insight.values import equal_bytes
+
     for copy, item in plan.repeats:
         source, piece = item.source, item.piece
         plain = not piece.transpose and piece.cut is None and len(item.sources) == 1
@@ -115,6 +116,8 @@ def _copies(plan: LoadPlan) -> Iterator[Finding]:
 
 
 def _values(facts: Facts, on_progress: OnProgress | None) -> Iterator[Finding]:
+    from llmcli.insight.values import scan  # numpy, which headers alone do not need
+
     results = scan((facts.stored or {}).values(), on_progress)
     for one in results:
         if one.not_finite:

@@ -229,7 +229,7 @@ def test_read(talk: Talker) -> None:
     Path("a file.txt").write_text("/help [bold] <|end|> \n", encoding="utf-8")
     Path("bad").write_bytes(b"\xff")
     result = talk("/read a file.txt", "say 1", "/read a file.txt", "", "/edit 1", seen=True)
-    assert "a file.txt: 21 bytes, 1 lines, 21 tokens" in result.err
+    assert "a file.txt: 21 bytes, 1 line, 21 tokens" in result.err
     assert result.out == "one\nok\n"
     assert "is not UTF-8: byte 0xff" in talk("/read bad").err
 
