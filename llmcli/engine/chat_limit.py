@@ -13,8 +13,10 @@ from llmcli.generation.limit import SINKS, Limit
 
 def shift_limit(
     render: Callable[[int], Sequence[int]], *, drop: int, turns: int, most: int, size: int
-) -> Limit:
+) -> tuple[Limit, int]:
     """The limit for `render(drop)`, the ids without the oldest `drop` of `turns` turns.
+
+    The second value is how many turns may be gone in the end, those `drop` included.
 
     What begins every rendering (the system message) stays, and so does the message to be answered.
     Turns between them go whole and oldest first, about a quarter of the context at a time and
@@ -23,10 +25,10 @@ def shift_limit(
     """
     whole = render(drop)
     if drop == turns:
-        return Limit(size, head=len(whole))
+        return Limit(size, head=len(whole)), drop
     head = _common(whole, render(turns))
     if head < SINKS:
-        return Limit(size)
+        return Limit(size), turns
     wanted, cuts = max(1, (size - head) // 4), [drop]
     while cuts[-1] < turns and len(whole) - len(render(cuts[-1])) < most:
         cuts.append(_fewest(render, cuts[-1], turns, wanted))
@@ -34,8 +36,8 @@ def shift_limit(
     parts = tuple(len(before) - len(after) for before, after in pairwise(left))
     for (before, after), part in zip(pairwise(left), parts, strict=True):
         if part <= 0 or [*before[:head], *before[head + part :]] != list(after):
-            return Limit(size, head=head)
-    return Limit(size, head=head, parts=parts, body=len(left[-1]) - head)
+            return Limit(size, head=head), turns
+    return Limit(size, head=head, parts=parts, body=len(left[-1]) - head), cuts[-1]
 
 
 def _fewest(render: Callable[[int], Sequence[int]], drop: int, turns: int, wanted: int) -> int:

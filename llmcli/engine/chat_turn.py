@@ -51,6 +51,7 @@ class Prepared:
     `dropped` are the turns, oldest first, that the model will not see; `newly_dropped` those
     among them that the turn before still saw, so that a warning need name each only once.
     `limit` says what goes where the reply outgrows the context; None where it cannot, or stops.
+    `endangered` are the turns that it may then cost, of which no earlier turn has warned.
     """
 
     user: str
@@ -60,6 +61,7 @@ class Prepared:
     dropped: tuple[Turn, ...] = ()
     newly_dropped: tuple[Turn, ...] = ()
     limit: Limit | None = None
+    endangered: tuple[Turn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,6 +65,7 @@ class Chat:
         self._check(engine, conversation.system, self.options)
         self._pool = self._new_pool()
         self._left_out: frozenset[int] = frozenset()
+        self._warned: set[int] = set()
         self._last: Reply | None = None
 
     # Turns
@@ -102,6 +103,7 @@ class Chat:
             prepared.prompt, options, session=session, on_prefill=on_prefill
         )
         self._left_out = frozenset(turn.number for turn in prepared.dropped)
+        self._warned |= {turn.number for turn in prepared.endangered}
         return Reply(prepared, generation, session)
 
     def commit(self, reply: Reply) -> Done:
@@ -203,6 +205,7 @@ class Chat:
         self.conversation = conversation
         self._pool.forget_turns()
         self._left_out = frozenset()
+        self._warned.clear()
         self._last = None
 
     # What a user may ask
@@ -275,7 +278,7 @@ class Chat:
                 hint="give another one with --template",
             )
         dropped = history[: found.drop]
-        limit = None
+        limit, may_go = None, found.drop
         # How much a reply may have too many
         over = found.used + self.settings().max_new_tokens - budget.context
         if _overflow(self.options) == "shift" and over > 0:
@@ -285,7 +288,7 @@ class Chat:
                     count(drop)
                 return rendered[drop].ids
 
-            limit = shift_limit(
+            limit, may_go = shift_limit(
                 ids, drop=found.drop, turns=len(history), most=over, size=budget.context
             )
         return Prepared(
@@ -296,6 +299,9 @@ class Chat:
             dropped=dropped,
             newly_dropped=tuple(turn for turn in dropped if turn.number not in self._left_out),
             limit=limit,
+            endangered=tuple(
+                turn for turn in history[found.drop : may_go] if turn.number not in self._warned
+            ),
         )
 
     def _render(self, parent: int | None, *, drop: int, user: str | None) -> ChatPrompt:

@@ -21,14 +21,15 @@ def plain(drop: int) -> Sequence[int]:
 )
 def test_no_more_turns_than_a_reply_needs(most: int, parts: tuple[int, ...]) -> None:
     # The first id of a turn is common to all renderings, and stays with the head
-    limit = shift_limit(plain, drop=0, turns=10, most=most, size=64)
+    limit, gone = shift_limit(plain, drop=0, turns=10, most=most, size=64)
+    assert gone == sum(parts) // 4
     assert limit == Limit(64, head=6, parts=parts, body=42 - sum(parts))
     assert limit.fixed == len(plain(0)) - sum(parts)
-    assert shift_limit(plain, drop=9, turns=10, most=most, size=64).parts == (4,)
+    assert shift_limit(plain, drop=9, turns=10, most=most, size=64)[0].parts == (4,)
 
 
 def test_the_parts_taken_out_give_the_shorter_rendering() -> None:
-    limit = shift_limit(plain, drop=0, turns=10, most=99, size=64)
+    limit, _ = shift_limit(plain, drop=0, turns=10, most=99, size=64)
     ids = list(plain(0))
     for part, drop in zip(limit.parts, (4, 8, 10), strict=True):
         del ids[limit.head : limit.head + part]
@@ -36,18 +37,18 @@ def test_the_parts_taken_out_give_the_shorter_rendering() -> None:
 
 
 def test_a_message_alone_stays() -> None:
-    assert shift_limit(plain, drop=10, turns=10, most=9, size=64) == Limit(64, head=8)
+    assert shift_limit(plain, drop=10, turns=10, most=9, size=64) == (Limit(64, head=8), 10)
 
 
 def test_turns_that_are_rendered_unlike_before_go_by_tokens() -> None:
     def numbered(drop: int) -> Sequence[int]:
         return [*HEAD, *(n for at in range(10 - drop) for n in (100 + at - drop, 7)), *BODY]
 
-    assert shift_limit(numbered, drop=0, turns=10, most=99, size=64) == Limit(64, head=5)
+    assert shift_limit(numbered, drop=0, turns=10, most=99, size=64) == (Limit(64, head=5), 10)
 
 
 def test_no_common_beginning_leaves_the_first_few() -> None:
     def none(drop: int) -> Sequence[int]:
         return [drop, *BODY]
 
-    assert shift_limit(none, drop=0, turns=3, most=9, size=64) == Limit(64, head=SINKS)
+    assert shift_limit(none, drop=0, turns=3, most=9, size=64) == (Limit(64, head=SINKS), 3)

@@ -9,7 +9,7 @@ import pytest
 
 from llmcli.cache import KVCache
 from llmcli.chat.record import as_bytes, parse
-from llmcli.engine.chatting import Chat, ChatOptions, Done, Prepared
+from llmcli.engine.chatting import Chat, ChatOptions, Done, Overflow, Prepared
 from llmcli.engine.engine import Engine, GenerateOptions
 from llmcli.engine.settings import Flags
 from llmcli.errors import GenerationError, StorageError, TemplateError, UsageError
@@ -572,6 +572,19 @@ def test_the_meter(tmp_path: Path) -> None:
     assert chat.meter().used == done.meter.used + 1
     chat.conversation.undo()
     assert chat.meter().used == 0
+
+
+@pytest.mark.parametrize("overflow", ["drop-oldest", "stop", "shift"])
+def test_the_meter_is_never_above_full(tmp_path: Path, overflow: Overflow) -> None:
+    engine = puppet(tmp_path, [b"abcdefghij"], ends=False)
+    generate = GenerateOptions(flags=Flags(max_new_tokens=90), max_context=64)
+    chat = chat_with(engine, options=ChatOptions(generate=generate, overflow=overflow))
+    done = say(chat, "one")
+    assert done.turn.said.ended == ("length" if overflow == "shift" else "context")
+    assert chat.meter().used == 64
+    assert done.meter.used <= 64
+    if overflow != "shift":
+        assert done.meter.used == 64
 
 
 def test_the_meter_where_a_template_wants_a_message_last(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ def take_turn(talk: Talk, prepared: Prepared) -> None:
     """Run a turn and report on it. Raises LlmcliError, and the turn is rolled back."""
     if prepared.newly_dropped:
         terminal.note(_dropping(prepared.newly_dropped, prepared.meter))
+    if prepared.endangered:
+        terminal.note(_endangered(prepared.endangered, prepared.meter))
     prefill = StepProgress("reading the messages")
     reply = talk.chat.run(prepared, on_prefill=prefill)
     shown = Shown(talk.chosen.look, prompt=reply.generation.prompt.text)
@@ -104,6 +106,8 @@ def _report(talk: Talk, done: Done, shown: Shown) -> None:
     talk.totals.add(done)
     if shown.unfinished and shown.hidden and not talk.quiet:
         terminal.note("the reply ended in its reasoning, which --think hide hides")
+    if dropped := done.generation.stats.dropped_tokens:
+        terminal.note(f"the reply outgrew the context: its cache has dropped {dropped} tokens")
     if talk.verbose or (terminal.shows_notices() and not talk.quiet):
         terminal.note(turn_line(done))
     if talk.verbose:
@@ -119,11 +123,22 @@ def _report(talk: Talk, done: Done, shown: Shown) -> None:
 
 
 def _dropping(turns: Sequence[Turn], meter: Meter) -> str:
-    named = ", ".join(f"{turn.number} {beginning(turn.said.user)!r}" for turn in turns)
     return (
         f"warning: the context of {meter.context} tokens is full; from now on the model does not "
-        f"see turn{'s' if len(turns) > 1 else ''} {named}"
+        f"see {_named(turns)}"
     )
+
+
+def _endangered(turns: Sequence[Turn], meter: Meter) -> str:
+    return (
+        f"warning: where the reply outgrows the context of {meter.context} tokens, the rest of it "
+        f"is made without {_named(turns)}"
+    )
+
+
+def _named(turns: Sequence[Turn]) -> str:
+    named = ", ".join(f"{turn.number} {beginning(turn.said.user)!r}" for turn in turns)
+    return f"turn{'s' if len(turns) > 1 else ''} {named}"
 
 
 def beginning(text: str, most: int = 30) -> str:

@@ -112,6 +112,18 @@ def test_a_full_context_is_announced(invoke: Invoke, tmp_path: Path) -> None:
     assert stopped.err.count("error: ") == 1
 
 
+def test_a_reply_that_may_outgrow_the_context_is_announced(invoke: Invoke, tmp_path: Path) -> None:
+    model = puppet(tmp_path, {"": ["ok"], "1": [b"abcdefgh"]}, ends=False)
+    args = ["chat", "-m", model, "--max-context", "100", "--overflow", "shift", "--quiet"]
+    lines = b"message 1\n/set max-new-tokens NEW\nsay 1\n"
+    short = invoke(*args, "-n", "9", stdin=lines.replace(b"NEW", b"9"))
+    assert short.err == ""
+    long = invoke(*args, "-n", "9", stdin=lines.replace(b"NEW", b"99"))
+    warned, told = long.err.splitlines()
+    assert warned.endswith("of 100 tokens, the rest of it is made without turn 1 'message 1'")
+    assert told.startswith("the reply outgrew the context: its cache has dropped ")
+
+
 def test_what_cannot_be_saved_is_said(invoke: Invoke, model: str) -> None:
     Path("../home").mkdir(exist_ok=True)
     Path("../home/chats").write_text("in the way")
