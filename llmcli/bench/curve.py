@@ -27,7 +27,9 @@ class Curve:
 
 
 def fit(points: Sequence[tuple[float, float]], *, degree: int) -> Curve | None:
-    """Least squares over (position, seconds); None where the positions are too few to tell.
+    """Least squares of relative errors over (position, seconds); None for too few positions.
+
+    A slow token's noise is larger in proportion, and must not decide where fast ones lie.
 
     No coefficient of a power may be negative, since no token gets cheaper by standing later: a
     fit that wants one is made again without that power.
@@ -81,7 +83,9 @@ def _solved(points: Sequence[tuple[float, float]], powers: Sequence[int]) -> dic
     places = torch.tensor([position / scale for position, _ in points], dtype=torch.float64)
     wanted = torch.tensor([seconds for _, seconds in points], dtype=torch.float64)[:, None]
     matrix = torch.stack([places**power for power in powers], 1)
-    solution = torch.linalg.lstsq(matrix, wanted, driver="gelsd").solution[:, 0]
+    weights = 1 / wanted.clamp(min=wanted.max().item() * 1e-6 or 1.0)
+    weighed = torch.linalg.lstsq(matrix * weights, wanted * weights, driver="gelsd")
+    solution = weighed.solution[:, 0]
     return {
         power: value / scale**power for power, value in zip(powers, solution.tolist(), strict=True)
     }

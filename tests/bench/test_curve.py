@@ -32,7 +32,25 @@ def test_no_token_gets_cheaper_by_standing_later() -> None:
     curve = fit([(n, 1.0 - n / 1000) for n in range(100)], degree=2)
     assert curve is not None
     assert (curve.linear, curve.quadratic) == (0, 0)
-    assert curve.constant == pytest.approx(0.9505)
+    # What is least off in proportion: sum of 1/s over sum of 1/s^2.
+    seconds = [1.0 - n / 1000 for n in range(100)]
+    constant = sum(1 / s for s in seconds) / sum(1 / s**2 for s in seconds)
+    assert curve.constant == pytest.approx(constant)
+
+
+def test_noise_of_slow_tokens_does_not_move_the_fast_ones() -> None:
+    draw = random.Random(2)
+    fast = [(n, 0.01) for n in range(30, 230)]
+    slow = [(n, 0.01 + (n - 230) * 1e-3 * draw.uniform(0.5, 2.5)) for n in range(400, 500)]
+    curve = fit([*fast, *slow], degree=2)
+    assert curve is not None
+    assert curve.at(130) == pytest.approx(0.01, rel=0.5)
+
+
+def test_times_of_zero_are_no_trouble() -> None:
+    curve = fit([(n, 0.0) for n in range(9)], degree=1)
+    assert curve is not None
+    assert (curve.constant, curve.linear) == (0, 0)
 
 
 @pytest.mark.parametrize(("places", "degree"), [([1, 2], 1), ([1, 2, 3], 2), ([5] * 9, 1)])

@@ -249,10 +249,35 @@ def test_two_reports_side_by_side(invoke: Invoke, tmp_path: Path) -> None:
     result = invoke("bench-cache", "--compare", *paths)
     assert (result.code, result.err) == (0, "")
     lines = result.out.splitlines()
-    assert len(lines) == 5
-    assert all("3.00x [2." in line for line in lines[1:])
+    assert [line[:10] for line in lines[:3]] == [f"A: {tmp_path}"[:10], f"B: {tmp_path}"[:10], ""]
+    assert sum("3.00x [2." in line for line in lines) == 4
+    assert not [line for line in lines if line.startswith(("they differ", "only in"))]
     as_json = json.loads(invoke("bench-cache", "--compare", *paths, "--output", "json").out)
-    assert as_json[0]["ratio"]["value"] == pytest.approx(3)
+    assert as_json["cases"][0]["ratio"]["value"] == pytest.approx(3)
+    assert as_json["differences"] == []
+
+
+def test_what_two_reports_do_not_share_is_said(invoke: Invoke, tmp_path: Path) -> None:
+    report = _report(invoke, "--strategy", "greedy,sample")
+    (tmp_path / "a.json").write_text(json.dumps(report))
+    report["model"], report["whole"] = "other\x1b[31m\nmodel", False
+    report["machine"] |= {"threads": 77, "dtype": "bfloat16"}
+    report["strategies"][1]["settings"] = {"temperature": 3}
+    report["strategies"][1]["cases"].pop()
+    (tmp_path / "b.json").write_text(json.dumps(report))
+    result = invoke("bench-cache", "--compare", str(tmp_path / "a.json"), str(tmp_path / "b.json"))
+    lines = result.out.splitlines()
+    differ = [line for line in lines if line.startswith("they differ: ")]
+    assert [line.split()[2] for line in differ] == ["model:", "dtype:", "threads:", "settings", "B"]
+    assert "stories260k against other\\x1b[31m\\nmodel" in differ[0]
+    assert "only in A: sample 9+6 x1 on, sample 9+6 x1 off" in lines
+    assert "\x1b" not in result.out
+
+
+_EMPTY = (
+    b'{"format": 1, "strategies": [], "whole": true, "model": "m", "version": "1", "machine": '
+    b'{"dtype": "", "device": "", "cpu": "", "torch": "", "cores": 1, "threads": 1}}'
+)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +287,8 @@ def test_two_reports_side_by_side(invoke: Invoke, tmp_path: Path) -> None:
         (b"[]", "is not a report of"),
         (b'{"format": 99}', "is a report of format 99, not 1"),
         (b'{"format": 1, "strategies": [{"cases": [{}]}]}', "is not a report of"),
-        (b'{"format": 1, "strategies": []}', "have no case in common"),
+        (b'{"format": 1, "strategies": []}', "is not a report of"),
+        (_EMPTY, "have no case in common"),
         (b"[" * 10**5, "is not a report of"),
     ],
 )

@@ -48,15 +48,37 @@ def draw(report: Report, form: str) -> bytes:
             colour = f"C{number}"
             places = [position for position, _ in curve.points]
             name = curve.arm + (f", {curve.rows} rows" if curve.rows > 1 else "")
-            axes.scatter(places, [s * 1e3 for _, s in curve.points], 8, color=colour, alpha=0.5)
+            label = f"{name}: medians, and the curve through them" if at + number == 0 else name
+            axes.scatter(
+                places,
+                [s * 1e3 for _, s in curve.points],
+                8,
+                color=colour,
+                alpha=0.6,
+                linewidths=0,
+                label=label,
+            )
             if curve.curve is not None and places:
                 line = [min(places) + k * (max(places) - min(places)) / 200 for k in range(201)]
-                axes.plot(line, [curve.curve.at(n) * 1e3 for n in line], color=colour, label=name)
+                axes.plot(line, [curve.curve.at(n) * 1e3 for n in line], color=colour)
         for cross in one.crossovers:
-            if cross.position:
+            if cross.position and cross.position > cross.first:
                 axes.axvline(cross.position, color="grey", linestyle=":", linewidth=1)
+                axes.annotate(
+                    f"{cross.arm} pays from {cross.position:.0f} on",
+                    (cross.position, 0.02),
+                    xycoords=("data", "axes fraction"),
+                    rotation=90,
+                    ha="right",
+                    fontsize=7,
+                    color="grey",
+                )
         axes.set(xlabel="tokens before it", ylabel="ms a token", ylim=(0, None))
-        axes.set_title(f"{one.strategy}, {report.machine.dtype}", parse_math=False)
+        axes.set_title(
+            f"{printable(report.model, 40)}, {one.strategy}, {report.machine.dtype} on "
+            f"{report.machine.device}",
+            parse_math=False,
+        )
         if one.curves:
             axes.legend()
     out = io.BytesIO()

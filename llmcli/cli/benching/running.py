@@ -79,7 +79,7 @@ def compare_files(paths: tuple[Path, Path], output: OutputForm | None) -> int:
     """Two reports side by side on stdout."""
     from dataclasses import asdict
 
-    from llmcli.bench.report import compare
+    from llmcli.bench.compare import compare
 
     if output not in (None, "table", "json"):
         raise UsageError(f"--compare does not write --output {output}", hint="use table or json")
@@ -87,9 +87,9 @@ def compare_files(paths: tuple[Path, Path], output: OutputForm | None) -> int:
     names = printable(str(paths[0])), printable(str(paths[1]))
     found = compare(first, second, names)
     if output == "json":
-        terminal.print_json([asdict(one) for one in found])
+        terminal.print_json(asdict(found))
     else:
-        _write(wording.compared_lines(found, terminal.width(sys.stdout)))
+        _write(list(wording.compared_lines(found, names, terminal.width(sys.stdout))))
     return 0
 
 

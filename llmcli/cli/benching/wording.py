@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from llmcli.checkpoint.escape import printable
 from llmcli.cli.columns import table
 from llmcli.cli.sizes import in_bytes, in_flops
 
 if TYPE_CHECKING:
+    from llmcli.bench.compare import Comparison
     from llmcli.bench.memory import Memory
-    from llmcli.bench.report import Compared, Report, Strategy
+    from llmcli.bench.report import Report, Strategy
     from llmcli.bench.statistics import Ratio, Spread
     from llmcli.bench.summary import ArmSummary, CaseSummary, Crossover
 
@@ -25,7 +27,7 @@ def machine_lines(report: Report) -> Iterator[str]:
     machine = report.machine
     memory = f", {in_bytes(machine.memory_bytes)} memory" if machine.memory_bytes else ""
     yield f"model: {report.model}, {machine.dtype} on {machine.device}"
-    yield f"machine: {machine.cpu}, {machine.cores} cores{memory}, {machine.threads} threads"
+    yield f"machine: {machine.cpu}, {machine.cores} cores{memory}, {_threads(machine.threads)}"
     yield f"software: llmcli {report.version}, torch {machine.torch}, Python {machine.python}"
     yield f"command: {report.command}"
     yield f"runs: {report.repeats} of each arm in turns after {report.warmup} to warm up"
@@ -91,18 +93,34 @@ def crossover_lines(strategy: Strategy) -> Iterator[str]:
         yield _crossover(cross)
 
 
-def compared_lines(found: tuple[Compared, ...], width: int | None) -> list[str]:
+def compared_lines(found: Comparison, names: tuple[str, str], width: int | None) -> Iterator[str]:
     """Two reports: total seconds of each, and what the second takes of the first's time."""
+    for letter, name, origin in zip("AB", names, (found.first, found.second), strict=True):
+        yield printable(
+            f"{letter}: {name}: {origin.model}, {origin.dtype} on {origin.device}, {origin.cpu}, "
+            f"{_threads(origin.threads)}, torch {origin.torch}, llmcli {origin.version}"
+        )
+    yield from (f"they differ: {printable(one)}" for one in found.differences)
     rows = [
         (
-            f"{one.strategy} {one.prompt_tokens}+{one.new_tokens} x{one.rows} {one.arm}",
+            printable(f"{one.strategy} {one.prompt_tokens}+{one.new_tokens} x{one.rows} {one.arm}"),
             f"{one.first:.3f}",
             f"{one.second:.3f}",
             _ratio(one.ratio),
         )
-        for one in found
+        for one in found.cases
     ]
-    return table(("case", "A: total s", "B: total s", "B / A"), rows, width)
+    yield ""
+    yield from table(("prompt+new xrows arm", "A: total s", "B: total s", "B / A"), rows, width)
+    yield ""
+    for letter, only in zip("AB", (found.only_first, found.only_second), strict=True):
+        if only:
+            yield f"only in {letter}: {printable(', '.join(only), 1000)}"
+    yield "B / A below 1: B is the faster; in brackets a 95 % interval of three runs or more"
+
+
+def _threads(count: int) -> str:
+    return "1 thread" if count == 1 else f"{count} threads"
 
 
 def _cells(arm: ArmSummary) -> tuple[str, ...]:
