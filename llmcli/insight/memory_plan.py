@@ -26,7 +26,15 @@ DTYPES: Final[Mapping[str, float]] = {
     "int8": 1,
     "4 bits": 0.5,
 }
-RUN: Final = ("float32", "bfloat16", "float16")
+# Those that llmcli runs, with the option that asks for each.
+FLAGS: Final[Mapping[str, str]] = {
+    "float32": "--dtype float32",
+    "bfloat16": "--dtype bfloat16",
+    "float16": "--dtype float16",
+}
+# Narrower and narrower: what to fall back on, one after the other.
+_NARROWER: Final = ("bfloat16", "int8", "4 bits")
+_PACKED: Final[tuple[CacheKind, ...]] = ("quantized-8", "quantized-4")
 # A shorter text than this is of no use to anyone.
 _LEAST_CONTEXT: Final = 64
 
@@ -126,7 +134,7 @@ def read_per_token(spec: DecoderSpec, element: float) -> int:
 def _width(
     spec: DecoderSpec, dtype: str, machine: Machine, context: int, *, kind: CacheKind
 ) -> Width:
-    element, runs = DTYPES[dtype], dtype in RUN
+    element, runs = DTYPES[dtype], dtype in FLAGS
     weights = weight_bytes(spec, element)
     # Keys and values stay in 16 bits where weights are narrower.
     cache = kind_bytes(spec, kind, context, max(int(element), 2))
@@ -156,18 +164,25 @@ def _advice(
         return "how much memory is free is not known here"
     if fits:
         return "it fits"
-    names = [machine.dtype] if DTYPES[machine.dtype] == 2 else [machine.dtype, "bfloat16"]
-    for name in names[1:]:
-        if _width(spec, name, machine, context, kind=kind).fits:
-            return f"--dtype {name} would make it fit"
+    below = [one for one in _NARROWER if DTYPES[one] < DTYPES[machine.dtype] and one in FLAGS]
+    names = [machine.dtype, *below]
+    packed = _PACKED[_PACKED.index(kind) + 1 :] if kind in _PACKED else _PACKED
+    kinds = [kind] if kind == "none" else [kind, *packed]
+    for other in kinds:
+        for name in names:
+            if _width(spec, name, machine, context, kind=other).fits:
+                flags = [FLAGS[name]] if name != machine.dtype else []
+                flags += [f"--cache {other}"] if other != kind else []
+                return f"{' and '.join(flags)} would make it fit"
     for name in names:
         longest = _longest(spec, name, machine, kind=kind)
         if longest is not None and longest < context:
-            flag = f" and --dtype {name}" if name != machine.dtype else ""
+            flag = f" and {FLAGS[name]}" if name != machine.dtype else ""
             text = "a prompt and --max-new-tokens that together stay within"
             return f"{text} {longest:,} tokens{flag} would make it fit"
-    least = min(weight_bytes(spec, DTYPES[name]) for name in RUN)
-    return f"no flag makes it fit: in 16 bits the weights alone are {least:,} bytes"
+    least = min(FLAGS, key=lambda one: DTYPES[one])
+    size = weight_bytes(spec, DTYPES[least])
+    return f"no flag makes it fit: in {least} the weights alone are {size:,} bytes"
 
 
 def _longest(spec: DecoderSpec, dtype: str, machine: Machine, *, kind: CacheKind) -> int | None:

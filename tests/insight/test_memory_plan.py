@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from llmcli.cache import CacheKind
 from llmcli.insight.facts import config_facts
 from llmcli.insight.machine import available_memory, read_bandwidth
 from llmcli.insight.memory_plan import (
@@ -58,9 +59,12 @@ def test_known_sizes() -> None:
         (100 * GB, "float32", "it fits"),
         (20 * GB, "float32", "--dtype bfloat16 would make it fit"),
         (33 * GB, "float32", "--dtype bfloat16 would make it fit"),
-        (16_400_000_000, "float32", "tokens and --dtype bfloat16 would make it fit"),
-        (16_400_000_000, "bfloat16", "tokens would make it fit"),
-        (1 * GB, "bfloat16", "no flag makes it fit"),
+        (16_600_000_000, "float32", "--dtype bfloat16 and --cache quantized-8 would make it fit"),
+        (16_600_000_000, "bfloat16", "--cache quantized-8 would make it fit"),
+        (16_400_000_000, "bfloat16", "--cache quantized-4 would make it fit"),
+        (16_200_000_000, "float32", "tokens and --dtype bfloat16 would make it fit"),
+        (16_200_000_000, "bfloat16", "tokens would make it fit"),
+        (1 * GB, "bfloat16", "no flag makes it fit: in bfloat16 the weights alone are 16,060,522,"),
         (None, "bfloat16", "not known"),
     ],
 )
@@ -70,11 +74,25 @@ def test_advice(free: int | None, dtype: str, told: str) -> None:
     assert found.fits is (None if free is None else told == "it fits")
 
 
+@pytest.mark.parametrize("kind", ["quantized-8", "quantized-4", "growing"])
+def test_the_advised_cache_fits_and_no_milder_one_does(kind: CacheKind) -> None:
+    here = replace(HERE, free=16_400_000_000, dtype="bfloat16")
+    found = plan_memory(LLAMA, here, context=4096, kind=kind)
+    assert found.fits is (kind == "quantized-4")
+    told = "it fits" if kind == "quantized-4" else "--cache quantized-4 would make it fit"
+    assert found.advice == told
+
+
+def test_without_a_cache_none_is_advised() -> None:
+    here = replace(HERE, free=16_100_000_000, dtype="bfloat16")
+    assert "--cache" not in plan_memory(LLAMA, here, context=4096, kind="none").advice
+
+
 def test_the_advised_length_is_the_longest_that_fits() -> None:
-    found = _plan(16_400_000_000, dtype="bfloat16")
+    found = _plan(16_200_000_000, dtype="bfloat16")
     (longest,) = [int(word.replace(",", "")) for word in found.advice.split() if word[0].isdigit()]
-    assert _plan(16_400_000_000, dtype="bfloat16", context=longest).fits
-    assert not _plan(16_400_000_000, dtype="bfloat16", context=longest + 1).fits
+    assert _plan(16_200_000_000, dtype="bfloat16", context=longest).fits
+    assert not _plan(16_200_000_000, dtype="bfloat16", context=longest + 1).fits
 
 
 @EVERY_ROW
