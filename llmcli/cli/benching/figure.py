@@ -11,7 +11,9 @@ from llmcli.cli.files import check_target
 from llmcli.errors import UsageError
 
 if TYPE_CHECKING:
-    from llmcli.bench.report import Report
+    from matplotlib.axes import Axes
+
+    from llmcli.bench.report import Report, Strategy
 
 _FORMS = (".png", ".svg")
 
@@ -35,52 +37,57 @@ def check_figure(path: Path) -> None:
 
 
 def draw(report: Report, form: str) -> bytes:
-    """One panel a strategy: medians as points, fits as lines, crossovers as dotted lines."""
+    """One panel for each strategy and number of rows; an arm keeps its colour in all of them."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    shown = [one for one in report.strategies if any(c.points for c in one.curves)]
-    figure = Figure(figsize=(7, 4.2 * max(1, len(shown))), layout="constrained")
+    panels = [
+        (one, rows)
+        for one in report.strategies
+        for rows in dict.fromkeys(curve.rows for curve in one.curves if curve.points)
+    ]
+    figure = Figure(figsize=(8, 4.2 * max(1, len(panels))), layout="constrained")
     FigureCanvasAgg(figure)
-    for at, one in enumerate(shown):
-        axes = figure.add_subplot(len(shown), 1, at + 1)
-        for number, curve in enumerate(one.curves):
-            colour = f"C{number}"
-            places = [position for position, _ in curve.points]
-            name = curve.arm + (f", {curve.rows} rows" if curve.rows > 1 else "")
-            label = f"{name}: medians, and the curve through them" if at + number == 0 else name
-            axes.scatter(
-                places,
-                [s * 1e3 for _, s in curve.points],
-                8,
-                color=colour,
-                alpha=0.6,
-                linewidths=0,
-                label=label,
-            )
-            if curve.curve is not None and places:
-                line = [min(places) + k * (max(places) - min(places)) / 200 for k in range(201)]
-                axes.plot(line, [curve.curve.at(n) * 1e3 for n in line], color=colour)
-        for cross in one.crossovers:
-            if cross.position and cross.position > cross.first:
-                axes.axvline(cross.position, color="grey", linestyle=":", linewidth=1)
-                axes.annotate(
-                    f"{cross.arm} pays from {cross.position:.0f} on",
-                    (cross.position, 0.02),
-                    xycoords=("data", "axes fraction"),
-                    rotation=90,
-                    ha="right",
-                    fontsize=7,
-                    color="grey",
-                )
-        axes.set(xlabel="tokens before it", ylabel="ms a token", ylim=(0, None))
+    for at, (one, rows) in enumerate(panels):
+        axes = figure.add_subplot(len(panels), 1, at + 1)
+        _draw_panel(axes, one, rows)
+        text = f", {rows} rows" if rows > 1 else ""
+        machine = report.machine
         axes.set_title(
-            f"{printable(report.model, 40)}, {one.strategy}, {report.machine.dtype} on "
-            f"{report.machine.device}",
+            f"{printable(report.model, 40)}, {machine.dtype} on {machine.device}: "
+            f"{one.strategy}{text}",
             parse_math=False,
         )
-        if one.curves:
-            axes.legend()
     out = io.BytesIO()
     figure.savefig(out, format=form, dpi=150)
     return out.getvalue()
+
+
+def _draw_panel(axes: Axes, one: Strategy, rows: int) -> None:
+    """Medians as points, fits as lines, and dotted ones where an arm begins to pay."""
+    for number, curve in enumerate(curve for curve in one.curves if curve.rows == rows):
+        colour = f"C{number}"
+        places = [position for position, _ in curve.points]
+        times = [seconds * 1e3 for _, seconds in curve.points]
+        axes.scatter(places, times, 8, color=colour, alpha=0.5, linewidths=0)
+        line = []
+        if curve.curve is not None and places:
+            line = [min(places) + k * (max(places) - min(places)) / 200 for k in range(201)]
+        fitted = [curve.curve.at(n) * 1e3 for n in line] if curve.curve is not None else []
+        axes.plot(line, fitted, color=colour, label=curve.arm)
+    for cross in one.crossovers:
+        if cross.rows == rows and cross.position and cross.position > cross.first:
+            axes.axvline(cross.position, color="grey", linestyle=":", linewidth=1)
+            axes.annotate(
+                f"{cross.arm} pays from {cross.position:.0f} on",
+                (cross.position, 0.98),
+                xycoords=("data", "axes fraction"),
+                rotation=90,
+                ha="right",
+                va="top",
+                fontsize=7,
+                color="grey",
+            )
+    unit = "ms a token" if rows == 1 else "ms a step, a token of each row"
+    axes.set(xlabel="tokens before it", ylabel=unit, ylim=(0, None))
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
