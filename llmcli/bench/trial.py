@@ -171,7 +171,9 @@ def _weigh(into: ArmRuns, stepper: Stepper, runs: CaseRuns) -> None:
     )
     held = case.planned - 2
     if into.arm.kind == "none":
-        into.step_work = forward_work(spec, new=held + 1, cached=False, element_bytes=size)
+        into.step_work = forward_work(
+            spec, new=held + 1, cached=False, element_bytes=size, piece=PREFILL_CHUNK
+        )
     else:
         work = forward_work(spec, new=1, held=held, element_bytes=size)
         spared = bytes_spared(into.arm.kind, spec, pieces, element_bytes=size)

@@ -6,6 +6,8 @@ from llmcli.cli import options
 from llmcli.cli.benching import asked
 from llmcli.cli.bundles import unbundled
 
+_NOTHING = (options.Prompting(), options.Loading(), asked.Measuring(), asked.BenchDecoding())
+
 
 @unbundled
 def bench_cache(
@@ -26,9 +28,11 @@ def bench_cache(
     Every arm is fed the same tokens in turns, so that a machine whose speed drifts treats all
     alike, and their logits are compared at every step.
     """
-    from llmcli.cli.benching.running import Shown, bench, compare_files
+    from llmcli.cli.benching.running import Shown, bench, check_alone, compare_files
 
     if compare is not None:
+        asked_too = (prompt, file, plot, prompting, loading, measuring, decoding)
+        check_alone(asked_too != (None, None, None, *_NOTHING))
         return compare_files(compare, output)
     return bench(
         prompt,

@@ -164,7 +164,7 @@ class Engine:
         if cache == "offloaded" and decoder.device.type == "cpu":
             raise UsageError(
                 "cache offloaded moves keys and values to host memory, but the device is cpu",
-                hint="leave --cache out: they are in host memory already",
+                hint="use another kind, or the usual one: they are in host memory already",
             )
         return Session(decoder, default_kind(decoder.spec) if cache == "auto" else cache)
 

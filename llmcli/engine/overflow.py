@@ -72,7 +72,7 @@ def check_shift(spec: DecoderSpec, limit: Limit, kind: CacheKind) -> None:
         raise UsageError(
             f"--overflow shift does not go with --cache {kind}: packed keys cannot be turned to "
             "new positions without loss",
-            hint="use --cache growing, static or offloaded",
+            hint="use --cache growing or static",
         )
     window = max(
         (one.window for one in spec.layers if one.window and one.window < limit.size), default=0

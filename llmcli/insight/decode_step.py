@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from llmcli.cache import CacheKind, make_cache
-from llmcli.generation.stepper import Stepper
+from llmcli.generation.stepper import PREFILL_CHUNK, Stepper
 from llmcli.model import Decoder
 from llmcli.spec.work import Work, forward_work, total
 
@@ -119,6 +119,7 @@ def _run(
         held=held,
         cached=kind != "none",
         element_bytes=decoder.dtype.itemsize,
+        piece=PREFILL_CHUNK,
     )
     flops, moved = total(works)
     mode = Mode(

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Final
 from llmcli.insight.facts import Facts
 from llmcli.insight.kv import PREFILL_CHUNK, kind_bytes
 from llmcli.insight.params import idle_parameters
-from llmcli.spec import DecoderSpec, count_parameters, parameter_shapes, wide_parameters
+from llmcli.spec import (
+    DecoderSpec,
+    count_parameters,
+    kv_bytes_per_layer,
+    parameter_shapes,
+    wide_parameters,
+)
 
 if TYPE_CHECKING:
     from llmcli.cache import CacheKind
@@ -146,15 +152,18 @@ def _width(
 
 def _work(spec: DecoderSpec, context: int, element: float, *, kind: CacheKind) -> int:
     """Roughly what one forward holds besides: streams, the MLP's inside, scores, logits."""
-    new = context if kind == "none" else min(context, PREFILL_CHUNK)
+    new, width, whole = min(context, PREFILL_CHUNK), max(int(element), 2), 0
+    if kind == "none":
+        # All tokens' streams before and after a layer, and that layer's own keys and values.
+        whole = context * (2 * spec.hidden_size * width + kv_bytes_per_layer(spec, width))
     inner = spec.intermediate_size
     if spec.experts is not None:
         inner = max(inner, spec.experts.intermediate_size)
     attention = (spec.num_heads + 2 * spec.num_kv_heads) * spec.head_dim
-    streams = new * (4 * spec.hidden_size + max(attention, 3 * inner)) * max(int(element), 2)
+    streams = new * (4 * spec.hidden_size + max(attention, 3 * inner)) * width
     plain = spec.attn_softcap is not None or spec.sinks
     scores = spec.num_heads * new * context * 4 if plain else new * context
-    return streams + scores + 3 * spec.vocab_size * 4
+    return whole + streams + scores + 3 * spec.vocab_size * 4
 
 
 def _advice(

@@ -41,14 +41,16 @@ def forward_work(
     cached: bool = True,
     element_bytes: int = 2,
     logits: int = 1,
+    piece: int | None = None,
 ) -> tuple[Work, ...]:
     """What a forward of `new` tokens costs after `held` ones that a cache holds.
 
     Without `cached` nothing is kept, and `held` must be 0. `logits` is for how many of the new
-    tokens the head computes them. Of experts, as many are read as the tokens could choose.
+    tokens the head computes them. Of experts, as many are read as the tokens could choose. `piece`:
+    without a cache, so many tokens go through a layer at a time; its weights are counted once.
     """
     assert cached or not held
-    run = _Run(spec, new, held, cached, element_bytes)
+    run = _Run(spec, new, held, cached, element_bytes, new if cached or not piece else piece)
     parts: list[Part] = ["embedding", "projections", "attention", "recurrence", "mlp"]
     totals = {part: [0, 0, 0, 0] for part in parts}
     for index, layer in enumerate(spec.layers):
@@ -73,7 +75,10 @@ def total(parts: tuple[Work, ...]) -> tuple[int, int]:
 class _Run:
     """The shapes of one forward, by layer."""
 
-    def __init__(self, spec: DecoderSpec, new: int, held: int, cached: bool, size: int) -> None:
+    def __init__(
+        self, spec: DecoderSpec, new: int, held: int, cached: bool, size: int, piece: int
+    ) -> None:
+        self.piece = piece
         self.spec, self.new, self.held, self.cached, self.size = spec, new, held, cached, size
         self.shapes = parameter_shapes(spec)
         self.wide = wide_parameters(spec)
@@ -122,10 +127,20 @@ class _Run:
         width = kv_bytes_per_layer(spec, self.size)
         return Work(
             part="attention",
-            flops=2 * spec.num_heads * new * (held + new) * (key + value),
+            flops=2 * spec.num_heads * self._pairs(layer, held) * (key + value),
             cache_read=held * width if self.cached else 0,
             cache_written=new * width if self.cached else 0,
         )
+
+    def _pairs(self, layer: LayerSpec, held: int) -> int:
+        """Queries times keys; later pieces see those before them, or what a window leaves."""
+        pairs = 0
+        for start in range(0, self.new, self.piece):
+            count, before = min(self.piece, self.new - start), held + start
+            if start and layer.window is not None:
+                before = min(before, layer.window - (count == 1))
+            pairs += count * (before + count)
+        return pairs
 
     def _recurrence(self) -> Work:
         facts, new = self.spec.linear, self.new

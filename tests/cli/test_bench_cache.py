@@ -174,6 +174,7 @@ def test_a_prompt_of_its_own(invoke: Invoke) -> None:
         (["--raw"], 2, "random prompts do not read the options of a prompt's text"),
         (["--prompt-tokens", "500"], 1, "500 prompt tokens and 100 new ones make 600; the context"),
         (["--arms", "on,offloaded"], 2, "cache offloaded moves keys and values to host memory"),
+        (["--compare", "a", "b"], 2, "--compare measures nothing and reads --output alone"),
         (["--plot", "x.pdf"], 2, "--plot x.pdf ends in '.pdf'; it must be .png or .svg"),
     ],
 )

@@ -136,6 +136,12 @@ def test_refusals(stories: Engine, how: dict[str, Any], said: str) -> None:
         _start(stories, 5, **how)
 
 
+def test_what_to_use_in_place_of_packed_keys_is_there_on_every_device(stories: Engine) -> None:
+    with pytest.raises(UsageError) as caught:
+        _start(stories, 5, cache="quantized-8")
+    assert caught.value.hint == "use --cache growing or static"
+
+
 def _tiny(folder: Path, **config: Any) -> Engine:
     changed = {"vocab_size": 512, **config}
     spec = tiny_spec(**changed)

@@ -21,10 +21,10 @@ HELD = 20
 
 
 @torch.inference_mode()
-def _counted(decoder: Decoder, count: int, cache: KVCache | None) -> int:
+def _counted(decoder: Decoder, count: int, cache: KVCache | None, piece: int | None = None) -> int:
     # torch counts nothing of the CPU's fused kernel, and all of the steps that it stands for.
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        decoder(ids_for(decoder.spec, count), cache)
+        decoder(ids_for(decoder.spec, count), cache, piece=piece)
     return int(counter.get_total_flops())
 
 
@@ -34,6 +34,14 @@ def test_torch_counts_the_same_for_a_prefill(row: Row, kind: CacheKind) -> None:
     cache = make_cache(kind, decoder.spec)
     ours = forward_work(decoder.spec, new=HELD, cached=cache is not None)
     assert total(ours)[0] == pytest.approx(_counted(decoder, HELD, cache), rel=0.01)
+
+
+@in_turns("piece", (1, 6, 9), standing=(6, 9))
+def test_torch_counts_the_same_in_pieces_without_a_cache(row: Row, piece: int) -> None:
+    decoder = decoder_of(row)
+    ours = forward_work(decoder.spec, new=HELD, cached=False, piece=piece)
+    counted = _counted(decoder, HELD, None, piece)
+    assert total(ours)[0] == pytest.approx(counted, rel=0.01)
 
 
 @pytest.mark.parametrize("row", ALL, ids=lambda row: row.name)

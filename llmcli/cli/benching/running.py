@@ -75,6 +75,15 @@ def bench(
     return code or (1 if measuring.strict and _differs(report) else 0)
 
 
+def check_alone(given: bool) -> None:
+    """Raise UsageError where options of a measurement stand beside --compare."""
+    if given:
+        raise UsageError(
+            "--compare measures nothing and reads --output alone",
+            hint="leave the other options out, or leave --compare out and measure",
+        )
+
+
 def compare_files(paths: tuple[Path, Path], output: OutputForm | None) -> int:
     """Two reports side by side on stdout."""
     from dataclasses import asdict

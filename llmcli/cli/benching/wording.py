@@ -47,7 +47,8 @@ def machine_lines(report: Report) -> Iterator[str]:
 
 def case_title(strategy: Strategy, case: CaseSummary) -> str:
     rows = f", {case.rows} rows" if case.rows > 1 else ""
-    return f"{strategy.strategy}: {case.prompt_tokens} prompt tokens, {case.new_tokens} new{rows}"
+    tokens = "token" if case.prompt_tokens == 1 else "tokens"
+    return f"{strategy.strategy}: {case.prompt_tokens} prompt {tokens}, {case.new_tokens} new{rows}"
 
 
 def case_table(case: CaseSummary, width: int | None) -> list[str]:
