@@ -76,7 +76,7 @@ def attribute(
     """
     # Later tokens cannot change what comes of earlier ones.
     seen = _watch(decoder, ids[:, : position + 1])
-    logits = decoder.lm_head.uncapped(_before_head(decoder, seen), decoder.embed_tokens.weight)
+    logits = decoder.lm_head.uncapped(_before_head(decoder, seen), decoder.embed_tokens)
     require_finite(decoder, ids[:, : position + 1], logits)
     if token is None:
         token = int(logits.argmax())
@@ -163,10 +163,10 @@ class _Stream:
         """The parts with what they add to the token's logit before any cap."""
         decoder, scale = self._decoder, self._decoder.spec.logit_scale
         self._norm(decoder.norm, self._at("layer_out", len(decoder.layers) - 1), "final norm")
-        row, bias = decoder.lm_head.row(token, decoder.embed_tokens.weight)
+        row, bias = decoder.lm_head.row(token, decoder.embed_tokens)
         rows = self._rows
         if decoder.head_proj is not None:
-            rows = rows @ decoder.head_proj.weight.to("cpu", torch.float64).T
+            rows = rows @ decoder.head_proj.matrix().to("cpu", torch.float64).T
         shares = (rows @ _wide(row) * scale).tolist()
         found = [replace(one, share=share) for one, share in zip(self._parts, shares, strict=True)]
         if bias is not None:
@@ -189,7 +189,7 @@ class _Stream:
         bias = torch.zeros_like(out)
         if isinstance(block.mlp, PlainMLP):
             down = block.mlp.down_proj
-            inner = self._seen[Site("mlp_in", layer)].new_zeros(1, down.weight.shape[1])
+            inner = self._seen[Site("mlp_in", layer)].new_zeros(1, down.shape[1])
             bias = _wide(down(inner))
         return self._split(torch.cat((out + 0, bias)), [Part(kind="mlp", layer=layer)])
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from llmcli.insight.directions import check_directions
 from llmcli.model import Decoder
+from llmcli.model.linear import Weighted
 
 # Rows in memory at once, in the wider dtype.
 _ROWS = 16384
@@ -62,12 +63,12 @@ class Analogy:
 @torch.inference_mode()
 def neighbors(decoder: Decoder, id_: int, *, name: Callable[[int], str], top: int) -> Neighbors:
     """The `top` nearest tokens, itself left out."""
-    row = decoder.embed_tokens.weight[id_]
+    row = decoder.embed_tokens.rows(torch.tensor(id_, device=decoder.device))
     return Neighbors(
         id=id_,
         token=name(id_),
         length=float(torch.linalg.vector_norm(row.double())),
-        tied=decoder.lm_head.weight is None,
+        tied=decoder.lm_head.tied,
         found=tuple(
             _nearest(matrix, title, _unit(matrix[id_]), name=name, top=top, without={id_})
             for title, matrix in _matrices(decoder)
@@ -88,16 +89,18 @@ def analogy(
         found.append(_nearest(matrix, title, goal, name=name, top=top, without=set(ids)))
         inputs = inputs or [float(one @ goal) for one in (a, b, c)]
     near = [Near(id_, name(id_), cosine) for id_, cosine in zip(ids, inputs, strict=True)]
-    return Analogy(inputs=tuple(near), tied=decoder.lm_head.weight is None, found=tuple(found))
+    return Analogy(inputs=tuple(near), tied=decoder.lm_head.tied, found=tuple(found))
 
 
 def _matrices(decoder: Decoder) -> Iterator[tuple[str, Tensor]]:
     """Raises CheckpointError where one is not finite."""
-    found = {"embedding": decoder.embed_tokens.weight, "unembedding": decoder.lm_head.weight}
-    for title, matrix in found.items():
-        if matrix is not None:
-            check_directions(matrix, title)
-            yield title, matrix
+    found: dict[str, Weighted] = {"embedding": decoder.embed_tokens}
+    if not decoder.lm_head.tied:
+        found["unembedding"] = decoder.lm_head
+    for title, owner in found.items():
+        matrix = owner.matrix()
+        check_directions(matrix, title)
+        yield title, matrix
 
 
 def _nearest(

@@ -123,8 +123,7 @@ def watch_neurons(
 def direct_logits(decoder: Decoder, seen: dict[Site, Tensor], layer: int, rows: Tensor) -> Tensor:
     """What parts [N,C] of the layer's MLP output add to all logits, [N,V], before any cap."""
     rows = _to_head(decoder, seen, layer, rows.to("cpu", torch.float64))
-    head = decoder.lm_head.weight
-    matrix = decoder.embed_tokens.weight if head is None else head
+    matrix = (decoder.embed_tokens if decoder.lm_head.tied else decoder.lm_head).matrix()
     wide = torch.promote_types(matrix.dtype, torch.float32)
     narrow = rows.to(wide)
     pieces = [narrow @ part.to("cpu", wide).T for part in torch.split(matrix, _ROWS)]
@@ -208,7 +207,7 @@ def _firing(mlp: nn.Module, x: Tensor) -> list[_Firing]:
 
 def _fire(mlp: nn.Module, x: Tensor, expert: str, weight: float) -> _Firing:
     assert isinstance(mlp, PlainMLP)
-    return _Firing(expert, mlp.inner(x[None])[0], mlp.down_proj.weight.T, weight)
+    return _Firing(expert, mlp.inner(x[None])[0], mlp.down_proj.matrix().T, weight)
 
 
 def _to_head(decoder: Decoder, seen: dict[Site, Tensor], layer: int, rows: Tensor) -> Tensor:
@@ -227,7 +226,7 @@ def _to_head(decoder: Decoder, seen: dict[Site, Tensor], layer: int, rows: Tenso
             rows = _through(block.mlp_norm, at("mlp_in", later) + at("mlp_out", later), rows)
     rows = _through(decoder.norm, at("layer_out", len(decoder.layers) - 1), rows)
     if decoder.head_proj is not None:
-        rows = rows @ decoder.head_proj.weight.to("cpu", torch.float64).T
+        rows = rows @ decoder.head_proj.matrix().to("cpu", torch.float64).T
     return rows
 
 

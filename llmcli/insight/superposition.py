@@ -189,14 +189,14 @@ def _room(dim: int, off: int) -> Room:
 def _directions(decoder: Decoder, what: What, layer: int | None) -> Tensor:
     """[n, dim], as they are stored."""
     if what == "embedding":
-        return decoder.embed_tokens.weight
+        return decoder.embed_tokens.matrix()
     if what == "unembedding":
-        if decoder.lm_head.weight is None:
+        if decoder.lm_head.tied:
             raise UsageError(
                 "the unembedding is the embedding itself in this checkpoint",
                 hint="look at --what embedding",
             )
-        return decoder.lm_head.weight
+        return decoder.lm_head.matrix()
     assert layer is not None
     check_index("--layer", layer, decoder.spec.num_layers, "layers")
     block = decoder.layers[layer]
@@ -207,5 +207,5 @@ def _directions(decoder: Decoder, what: What, layer: int | None) -> Tensor:
     found = []
     for mlp in mlps:
         assert isinstance(mlp, PlainMLP)
-        found.append(mlp.up_proj.weight if what == "mlp-in" else mlp.down_proj.weight.T)
+        found.append(mlp.up_proj.matrix() if what == "mlp-in" else mlp.down_proj.matrix().T)
     return torch.cat(found)

@@ -12,9 +12,10 @@ from llmcli.model.attend import Attending, Visibility
 from llmcli.model.block import make_block
 from llmcli.model.context import Context
 from llmcli.model.embedding import Embedding, sinusoids
-from llmcli.model.linear import Linear
+from llmcli.model.linear import Linear, Weighted
 from llmcli.model.masks import alibi_bias
 from llmcli.model.norm import make_norm
+from llmcli.model.packed import Packed
 from llmcli.model.places import Places
 from llmcli.model.rope import RotaryTable
 from llmcli.spec import Alibi, DecoderSpec, LayerSpec, Learned, Sinusoidal
@@ -41,31 +42,48 @@ class Decoder(nn.Module):
         # Layers of one kind differ in their weights alone; each kind has its first layer's index.
         self._kinds = {layer: index for index, layer in reversed([*enumerate(spec.layers)])}
         self._tables = {kind.rope: RotaryTable(kind.rope) for kind in self._kinds if kind.rope}
+        self._dtype: torch.dtype | None = None
 
     @classmethod
-    def filled(cls, spec: DecoderSpec, parameters: Iterable[tuple[str, Tensor]]) -> Decoder:
+    def filled(
+        cls,
+        spec: DecoderSpec,
+        parameters: Iterable[tuple[str, Tensor | Packed]],
+        *,
+        dtype: torch.dtype | None = None,
+    ) -> Decoder:
         """A decoder whose parameters *are* the given tensors; nothing is allocated or copied.
 
+        It computes in `dtype`, or in that of its embedding; matrices may be narrower or packed.
         Raises KeyError for a name that the spec does not have; asserts that none is left empty.
         """
         with torch.device("meta"):
             decoder = cls(spec)
+        decoder._dtype = dtype
         for name, tensor in parameters:
             path, _, leaf = name.rpartition(".")
             module = decoder.get_submodule(path)
             if leaf not in module._parameters:
                 raise KeyError(name)
-            module._parameters[leaf] = nn.Parameter(tensor, requires_grad=False)
+            if isinstance(tensor, Packed):
+                assert isinstance(module, Weighted), name
+                module.hold(tensor)
+            else:
+                module._parameters[leaf] = nn.Parameter(tensor, requires_grad=False)
         empty = [name for name, parameter in decoder.named_parameters() if parameter.is_meta]
         assert not empty, f"parameters left without weights: {empty}"
         return decoder
 
     @property
     def device(self) -> torch.device:
-        return self.embed_tokens.weight.device
+        return self.embed_tokens.device
 
     @property
     def dtype(self) -> torch.dtype:
+        """What it computes in."""
+        if self._dtype is not None:
+            return self._dtype
+        assert self.embed_tokens.weight is not None
         return self.embed_tokens.weight.dtype
 
     def forward(
@@ -158,7 +176,7 @@ class Decoder(nn.Module):
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """ids [B,T] at positions [T] or [B,T] to the residual stream [B,T,C] of the layers."""
         spec = self.spec
-        x: Tensor = self.embed_tokens(ids)
+        x: Tensor = self.embed_tokens(ids).to(self.dtype)
         if spec.embed_scale != 1:
             # Rounded to the working dtype first, as Gemma's own code does.
             x = x * torch.tensor(spec.embed_scale, dtype=x.dtype, device=x.device)
@@ -166,7 +184,7 @@ class Decoder(nn.Module):
             x = self.embed_proj(x)
         if self.embed_positions is not None:
             assert isinstance(spec.positions, Learned)
-            x = x + self.embed_positions(positions + spec.positions.offset)
+            x = x + self.embed_positions(positions + spec.positions.offset).to(x.dtype)
         elif isinstance(spec.positions, Sinusoidal):
             x = x + sinusoids(positions + spec.positions.offset, x.shape[-1], x.dtype)
         return x if self.embed_norm is None else self.embed_norm(x)
@@ -176,7 +194,7 @@ class Decoder(nn.Module):
         x = self.norm(x)
         if self.head_proj is not None:
             x = self.head_proj(x)
-        logits: Tensor = self.lm_head(x, self.embed_tokens.weight)
+        logits: Tensor = self.lm_head(x, self.embed_tokens)
         return logits
 
     def _contexts(
@@ -241,35 +259,33 @@ class Decoder(nn.Module):
         return Visibility(mask=places.visible(keys, kind.window))
 
 
-class Head(nn.Module):
+class Head(Weighted):
     """The unembedding; a tied one owns no matrix and reads the embedding's."""
 
     def __init__(self, spec: DecoderSpec) -> None:
-        super().__init__()
-        self.weight: nn.Parameter | None = None
+        super().__init__(spec.vocab_size, spec.embed_width)
         self.bias: nn.Parameter | None = None
-        if not spec.tie_embeddings:
-            self.weight = nn.Parameter(
-                torch.empty(spec.vocab_size, spec.embed_width), requires_grad=False
-            )
+        self.tied = spec.tie_embeddings
+        if self.tied:
+            self.weight = None
         if spec.head_bias:
             self.bias = nn.Parameter(torch.empty(spec.vocab_size), requires_grad=False)
         self.scale = spec.logit_scale
         self.softcap = spec.logit_softcap
 
-    def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
+    def forward(self, x: Tensor, embedding: Weighted) -> Tensor:
         logits = self.uncapped(x, embedding)
         if self.softcap is not None:
             logits = torch.tanh(logits / self.softcap) * self.softcap
         return logits
 
-    def uncapped(self, x: Tensor, embedding: Tensor) -> Tensor:
+    def uncapped(self, x: Tensor, embedding: Weighted) -> Tensor:
         """Logits [...,V] as they are before a soft cap."""
-        weight = embedding if self.weight is None else self.weight
-        logits = nn.functional.linear(x, weight, self.bias)
+        logits = (embedding if self.tied else self).times(x, self.bias)
         return logits if self.scale == 1 else logits * self.scale
 
-    def row(self, token: int, embedding: Tensor) -> tuple[Tensor, Tensor | None]:
+    def row(self, token: int, embedding: Weighted) -> tuple[Tensor, Tensor | None]:
         """What reads a token's logit from x, before the scale: a row, and its bias if any."""
-        weight = embedding if self.weight is None else self.weight
-        return weight[token], None if self.bias is None else self.bias[token]
+        owner = embedding if self.tied else self
+        row = owner.rows(torch.tensor(token, device=owner.device))
+        return row, None if self.bias is None else self.bias[token]

@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from llmcli.model.linear import Weighted
 
 
-class Embedding(nn.Module):
+class Embedding(Weighted):
     """A learned table of rows."""
 
-    def __init__(self, rows: int, width: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(rows, width), requires_grad=False)
-
     def forward(self, ids: Tensor) -> Tensor:
-        return nn.functional.embedding(ids, self.weight)
+        return self.rows(ids)
 
 
 def sinusoids(positions: Tensor, width: int, dtype: torch.dtype) -> Tensor:

@@ -1,25 +1,96 @@
-"""How a weight matrix multiplies: the one place that decides it (dense now)."""
+"""How a weight matrix multiplies: the one place that decides it.
+
+The matrix may be held in the working dtype, in a narrower one (16-bit files on a CPU that
+computes in float32), or packed. Whatever it is not held in is made block by block, and is gone
+after its block's product.
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
+from llmcli.model.packed import Packed
 
-class Linear(nn.Module):
-    """y = x W^T + b with W of [C_out, C_in], held as one plain contiguous tensor."""
+# Numbers of a block in float32: 8 MiB, so that memory stays small and a block stays in cache.
+_BLOCK = 2 << 20
+
+
+class Weighted(nn.Module):
+    """Owns one matrix [C_out, C_in]: `weight`, or `packed` where that is None."""
+
+    def __init__(self, c_out: int, c_in: int) -> None:
+        super().__init__()
+        self.weight: nn.Parameter | None = nn.Parameter(
+            torch.empty(c_out, c_in), requires_grad=False
+        )
+        self.packed: Packed | None = None
+
+    @property
+    def device(self) -> torch.device:
+        return self._held.device
+
+    def hold(self, packed: Packed) -> None:
+        """Take this in place of the plain tensor."""
+        self.weight, self.packed = None, packed
+
+    def matrix(self) -> Tensor:
+        """The whole matrix as a plain tensor; newly made where it is packed."""
+        if self.weight is not None:
+            return self.weight
+        assert self.packed is not None
+        return self.packed.unpacked()
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """Rows [..., C_in] of these ids."""
+        if self.weight is not None:
+            return nn.functional.embedding(ids, self.weight)
+        assert self.packed is not None
+        return self.packed.gather(ids)
+
+    def times(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """x [...,C_in] W^T + b, in the dtype of x."""
+        if self.weight is not None and self.weight.dtype == x.dtype:
+            return nn.functional.linear(x, self.weight, bias)
+        return self._by_blocks(x, bias)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """[C_out, C_in]."""
+        return self._held.shape[0], self._held.shape[1]
+
+    @property
+    def _held(self) -> Tensor | Packed:
+        held = self.weight if self.packed is None else self.packed
+        assert held is not None
+        return held
+
+    def _by_blocks(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        held = self._held
+        count, width = self.shape
+        out = x.new_empty(*x.shape[:-1], count)
+        step = max(1, _BLOCK // width)
+        for start in range(0, count, step):
+            stop = min(start + step, count)
+            block = held.rows(start, stop) if isinstance(held, Packed) else held[start:stop]
+            part = None if bias is None else bias[start:stop]
+            out[..., start:stop] = nn.functional.linear(x, block.to(x.dtype), part)
+        return out
+
+
+class Linear(Weighted):
+    """y = x W^T + b with W of [C_out, C_in]."""
 
     def __init__(self, c_in: int, c_out: int, *, bias: bool) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(c_out, c_in), requires_grad=False)
+        super().__init__(c_out, c_in)
         self.bias = nn.Parameter(torch.empty(c_out), requires_grad=False) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.linear(x, self.weight, self.bias)
+        return self.times(x, self.bias)
 
 
 class WideLinear(Linear):
-    """Multiplies in the dtype of its own weight, which is float32 at least."""
+    """Multiplies in float32 at least, whatever the dtype of x."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x.to(self.weight.dtype))
+        return super().forward(x.to(torch.promote_types(x.dtype, torch.float32)))
