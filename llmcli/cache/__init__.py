@@ -3,7 +3,7 @@
 Must not know the decoder (model/), families or strategies; a cache is passed into the forward.
 """
 
-from llmcli.cache.base import KVCache, LayerStore, Turn
+from llmcli.cache.base import KVCache, LayerStore, Slot, Turn
 from llmcli.cache.full import FullStore
 from llmcli.cache.make import LOSSY, CacheKind, default_kind, make_cache
 from llmcli.cache.offloaded import OffloadedStore
@@ -20,6 +20,7 @@ __all__ = [
     "OffloadedStore",
     "QuantizedStore",
     "RingStore",
+    "Slot",
     "StateStore",
     "Turn",
     "default_kind",

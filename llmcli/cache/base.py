@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -17,6 +18,20 @@ from torch import Tensor
 # (keys [B,K,n,D] that were turned for positions start, start + 1, ...; start) -> the same keys
 # turned for positions that are lower by what is dropped; it must not write into its input
 Turn = Callable[[Tensor, int], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where the next token's key and value go, and which the token then sees: first ... last.
+
+    keys and values [1,K,capacity,D] are the store's own memory.
+    """
+
+    keys: Tensor
+    values: Tensor
+    at: int
+    first: int
+    last: int
 
 
 class LayerStore(ABC):
@@ -55,6 +70,12 @@ class LayerStore(ABC):
         One new token sees all that is returned, in whatever order; several get them in order
         of position, beginning at `first_position`.
         """
+
+    def slot(self, length: int, like: Tensor) -> Slot | None:  # noqa: ARG002
+        """Room for one more token of one row, shaped as `like` [1,K,1,D]; None where `update`
+        is the only way in.
+        """
+        return None
 
     @abstractmethod
     def can_rewind(self, length: int, count: int) -> bool:
@@ -125,6 +146,16 @@ class KVCache:
     def update(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Add [B,K,T,D] at positions `length ...`; see LayerStore.update for the result."""
         return self.stores[layer].update(self.length, keys, values)
+
+    def slots(self, like: Tensor) -> list[Slot] | None:
+        """Each layer's room for one more token, or None where some layer has no such."""
+        found = []
+        for store in self.stores:
+            slot = store.slot(self.length, like)
+            if slot is None:
+                return None
+            found.append(slot)
+        return found
 
     @property
     def trusted(self) -> bool:

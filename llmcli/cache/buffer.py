@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from llmcli.cache.base import Slot
+
 # A step small enough to waste little, large enough that copying stays rare (as in mlx-lm).
 GROWTH_STEP = 256
 
@@ -49,6 +51,16 @@ class Buffer:
         assert self.keys is not None
         assert self.values is not None
         return self.keys[:, :, start:stop], self.values[:, :, start:stop]
+
+    def slot(self, at: int, first: int, last: int) -> Slot | None:
+        """Room for a token at `at`; None where the buffer is not one row of float32 on the CPU."""
+        keys, values = self.keys, self.values
+        assert keys is not None
+        assert values is not None
+        plain = keys.dtype == torch.float32 and keys.shape[0] == 1 and keys.device.type == "cpu"
+        if not plain or keys.shape != values.shape or not keys.is_contiguous():
+            return None
+        return Slot(keys, values, at, first, last)
 
     def clear(self) -> None:
         self.keys = self.values = None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from llmcli.cache.base import LayerStore, Turn
+from llmcli.cache.base import LayerStore, Slot, Turn
 from llmcli.cache.buffer import GROWTH_STEP, Buffer
 
 
@@ -36,6 +36,10 @@ class FullStore(LayerStore):
         self.buffer.reserve(length, end, keys, values)
         self.buffer.put(length, keys, values)
         return self.buffer.get(self.first_position(length), end)
+
+    def slot(self, length: int, like: Tensor) -> Slot | None:
+        self.buffer.reserve(length, length + 1, like, like)
+        return self.buffer.slot(length, self.first_position(length), length + 1)
 
     def can_rewind(self, length: int, count: int) -> bool:
         return 0 <= count <= length

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from llmcli.cache.base import LayerStore, Turn
+from llmcli.cache.base import LayerStore, Slot, Turn
 from llmcli.cache.buffer import GROWTH_STEP, Buffer
 
 
@@ -51,6 +51,11 @@ class RingStore(LayerStore):
             values = torch.cat((old_values, values), 2)
         self._keep(length + new, keys, values)
         return keys, values
+
+    def slot(self, length: int, like: Tensor) -> Slot | None:
+        last = min(length + 1, self.window)
+        self._reserve(length, last, like, like)
+        return self.buffer.slot(length % self.window, 0, last)
 
     def can_rewind(self, length: int, count: int) -> bool:
         # Once the ring has wrapped, the keys that the earlier queries saw are gone.

@@ -7,18 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from llmcli.cache import KVCache, Turn, make_cache
+from llmcli.cache import KVCache, Slot, Turn, make_cache
+from llmcli.kernels.team import Team
 from llmcli.model.attend import Attending, Visibility
 from llmcli.model.block import make_block
 from llmcli.model.context import Context
 from llmcli.model.embedding import Embedding, sinusoids
+from llmcli.model.fused import FusedStep, Product, obstacle
 from llmcli.model.linear import Linear, Weighted
 from llmcli.model.masks import alibi_bias
 from llmcli.model.norm import make_norm
 from llmcli.model.packed import Packed
 from llmcli.model.places import Places
 from llmcli.model.rope import RotaryTable
-from llmcli.spec import Alibi, DecoderSpec, LayerSpec, Learned, Sinusoidal
+from llmcli.spec import Alibi, DecoderSpec, LayerSpec, Learned, Rope, Sinusoidal
 
 
 class Decoder(nn.Module):
@@ -43,6 +45,9 @@ class Decoder(nn.Module):
         self._kinds = {layer: index for index, layer in reversed([*enumerate(spec.layers)])}
         self._tables = {kind.rope: RotaryTable(kind.rope) for kind in self._kinds if kind.rope}
         self._dtype: torch.dtype | None = None
+        self._fused: FusedStep | None = None
+        # Forwards run module by module while this is above 0, as a watcher needs them to.
+        self.watchers = 0
 
     @classmethod
     def filled(
@@ -73,6 +78,24 @@ class Decoder(nn.Module):
         empty = [name for name, parameter in decoder.named_parameters() if parameter.is_meta]
         assert not empty, f"parameters left without weights: {empty}"
         return decoder
+
+    def accelerate(self, team: Team) -> None:
+        """Decode steps of one row run in compiled kernels from now on, where these can.
+
+        Meant for a decoder on the CPU that computes in float32 and whose weights stay as they are.
+        """
+        if obstacle(self.spec) is None:
+            fused = FusedStep(self.layers, self.spec, team)
+            self._fused = fused if fused.ready else None
+        product = Product(team)
+        for module in self.modules():
+            if isinstance(module, Weighted):
+                module.product = product
+
+    @property
+    def fused(self) -> bool:
+        """Whether a step of one token runs all layers in one kernel."""
+        return self._fused is not None
 
     @property
     def device(self) -> torch.device:
@@ -118,6 +141,10 @@ class Decoder(nn.Module):
         """The residual stream [B,T,C] after the last layer, as `unembed` takes it."""
         places = Places.after(cache.length if cache is not None else 0, ids, pads)
         regime = self.spec.regime(places.stop, places.stop) if regime is None else regime
+        if self._fused is not None and cache is not None and ids.numel() == 1 and pads is None:
+            slots = None if self.watchers else cache.slots(self._fused.like)
+            if slots is not None:
+                return self._fused_step(self._fused, ids, places, regime, cache, slots)
         x = self.embed(ids, places.positions(places.slots))
         if cache is None and piece is not None and ids.shape[1] > piece:
             return self._in_pieces(x, torch.split(ids, piece, 1), regime, pads)
@@ -149,6 +176,25 @@ class Decoder(nn.Module):
             scratch.stores[index].clear()
             # Not written into x, which a tap may have kept.
             x = torch.cat(done, 1)
+        return x
+
+    def _fused_step(
+        self,
+        fused: FusedStep,
+        ids: Tensor,
+        places: Places,
+        regime: tuple[int, ...],
+        cache: KVCache,
+        slots: list[Slot],
+    ) -> Tensor:
+        at, regimes = places.stop - 1, self._regimes(regime)
+        rows = {}
+        for rope, table in self._tables.items():
+            cos, sin = table.upto(places.stop, regimes[rope], ids.device)
+            rows[rope] = cos[at], sin[at]
+        cache.begin(regime)
+        x = fused.run(self.embed(ids, places.slots), slots, rows)
+        cache.advance(1)
         return x
 
     def drop(self, cache: KVCache, first: int, count: int) -> None:
@@ -206,7 +252,7 @@ class Decoder(nn.Module):
         kinds: Mapping[LayerSpec, int],
     ) -> dict[LayerSpec, Context]:
         """One context for each of these kinds of layers, given with a layer that is of it."""
-        regimes = dict(zip(dict.fromkeys(self._ropes()), regime, strict=True))
+        regimes = self._regimes(regime)
         positions = places.positions(places.slots)
         if places.pads is not None:
             positions = positions[:, None]  # [B,1,T], as heads lie between rows and tokens
@@ -227,8 +273,9 @@ class Decoder(nn.Module):
             contexts[kind] = Context(seen[kind.window], rotation, cache)
         return contexts
 
-    def _ropes(self) -> list[object]:
-        return [layer.rope for layer in self.spec.layers if layer.rope]
+    def _regimes(self, regime: tuple[int, ...]) -> dict[Rope, int]:
+        ropes = dict.fromkeys(layer.rope for layer in self.spec.layers)
+        return dict(zip((rope for rope in ropes if rope), regime, strict=True))
 
     def _visibility(
         self,

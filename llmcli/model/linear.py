@@ -7,6 +7,8 @@ after its block's product.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 from torch import Tensor, nn
 
@@ -14,6 +16,12 @@ from llmcli.model.packed import Packed
 
 # Numbers of a block in float32: 8 MiB, so that memory stays small and a block stays in cache.
 _BLOCK = 2 << 20
+
+
+class OneRow(Protocol):
+    """A faster way for x of one row; None where it does not know the owner's kind of matrix."""
+
+    def times(self, owner: Weighted, x: Tensor, bias: Tensor | None) -> Tensor | None: ...
 
 
 class Weighted(nn.Module):
@@ -25,6 +33,7 @@ class Weighted(nn.Module):
             torch.empty(c_out, c_in), requires_grad=False
         )
         self.packed: Packed | None = None
+        self.product: OneRow | None = None
 
     @property
     def device(self) -> torch.device:
@@ -50,6 +59,10 @@ class Weighted(nn.Module):
 
     def times(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """x [...,C_in] W^T + b, in the dtype of x."""
+        if self.product is not None and x.numel() == x.shape[-1] and x.dtype == torch.float32:
+            made = self.product.times(self, x, bias)
+            if made is not None:
+                return made
         if self.weight is not None and self.weight.dtype == x.dtype:
             return nn.functional.linear(x, self.weight, bias)
         return self._by_blocks(x, bias)

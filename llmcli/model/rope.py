@@ -101,11 +101,16 @@ class RotaryTable:
         self, positions: Tensor, stop: int, regime: int, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor]:
         """cos and sin [T,dim] (or [...,T,dim]) for integer positions [T] below `stop`."""
-        stale = regime != self._regime or self._cos.device != positions.device
+        cos, sin = self.upto(stop, regime, positions.device)
+        return cos[positions].to(dtype), sin[positions].to(dtype)
+
+    def upto(self, stop: int, regime: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """cos and sin float32 [rows,dim] for positions 0 ... `stop` at least."""
+        stale = regime != self._regime or self._cos.device != device
         if stale or stop > self._cos.shape[0]:
             self._regime = regime
-            self._build(max(_FIRST_ROWS, 1 << (stop - 1).bit_length()), positions.device)
-        return self._cos[positions].to(dtype), self._sin[positions].to(dtype)
+            self._build(max(_FIRST_ROWS, 1 << (stop - 1).bit_length()), device)
+        return self._cos, self._sin
 
     def back(
         self, start: int, count: int, by: int, regime: int, device: torch.device

@@ -71,6 +71,8 @@ def tapped(
     caller's. Whatever ends the block, the decoder is left as it was.
     """
     with ExitStack() as stack:
+        decoder.watchers += 1
+        stack.callback(_unwatch, decoder)
         for site, tap in taps.items():
             stack.callback(_hook(decoder, site, tap).remove)
         for layer, watch in (weights or {}).items():
@@ -80,6 +82,10 @@ def tapped(
             mixer.__dict__["attend"] = partial(_attend_and_show, mixer, watch)
             stack.callback(mixer.__dict__.pop, "attend")
         yield
+
+
+def _unwatch(decoder: Decoder) -> None:
+    decoder.watchers -= 1
 
 
 def attending(decoder: Decoder, layer: int) -> Attending | None:

@@ -1,0 +1,185 @@
+"""The parts of a layer that are not products: norms, rotation, activations, attention's softmax.
+
+All on float32 arrays of one token. What a number of `kind` means stands beside it.
+"""
+
+import math
+
+import numba
+import numpy as np
+
+from llmcli.kernels.words import exp, floats, inlined
+
+NO_NORM, RMS_NORM, LAYER_NORM = range(3)
+SILU, GELU, GELU_TANH, GELU_QUICK, RELU, CLAMPED_SWIGLU = range(6)
+NO_ROPE, HALVES, PAIRS = range(3)
+
+_ONE, _TWO, _HALF = np.float32(1), np.float32(2), np.float32(0.5)
+_ROOT_HALF = np.float32(1 / math.sqrt(2))
+# sqrt(2 / pi) and the cubic term of the tanh approximation (arXiv 1606.08415).
+_GELU_SCALE, _GELU_CUBE = np.float32(math.sqrt(2 / math.pi)), np.float32(0.044715)
+_QUICK = np.float32(1.702)
+# gpt-oss: gate and up are clamped to this.
+_CLAMP = np.float32(7)
+_LOWEST = np.float32(-np.inf)
+
+
+@inlined
+def sigmoid(x):
+    return _ONE / (_ONE + exp(-x))
+
+
+@inlined
+def tanh(x):
+    return _ONE - _TWO / (exp(_TWO * x) + _ONE)
+
+
+@numba.njit(nogil=True, error_model="numpy")
+def capped(x, cap):
+    """cap * tanh(x / cap), exact near zero."""
+    return cap * np.float32(math.tanh(x / cap))
+
+
+@inlined
+def norm(kind, weight, bias, offset, eps, x, y, start, stop):
+    """y[start:stop] from x[start:stop]; weight and bias [stop - start] lie at addresses, or 0."""
+    count = stop - start
+    if kind == NO_NORM:
+        for i in range(start, stop):
+            y[i] = x[i]
+        return
+    mean, squares = np.float32(0), np.float32(0)
+    if kind == LAYER_NORM:
+        for i in range(start, stop):
+            mean += x[i]
+        mean /= np.float32(count)
+    for i in range(start, stop):
+        centred = x[i] - mean
+        squares += centred * centred
+    scale = _ONE / np.sqrt(squares / np.float32(count) + eps)
+    gain = floats(weight, count)
+    if bias:
+        shift = floats(bias, count)
+        for i in range(count):
+            y[start + i] = (x[start + i] - mean) * scale * (gain[i] + offset) + shift[i]
+    else:
+        for i in range(count):
+            y[start + i] = (x[start + i] - mean) * scale * (gain[i] + offset)
+
+
+@inlined
+def rotate(kind, cos, sin, dim, x, start):
+    """Turn the first `dim` of the numbers from x[start] on, in place.
+
+    cos and sin [dim] are those of one position, the minus sign folded into the sine.
+    """
+    if kind == HALVES:
+        half = dim // 2
+        for i in range(half):
+            low, high = x[start + i], x[start + half + i]
+            x[start + i] = low * cos[i] + high * sin[i]
+            x[start + half + i] = high * cos[half + i] + low * sin[half + i]
+    elif kind == PAIRS:
+        for i in range(0, dim, 2):
+            low, high = x[start + i], x[start + i + 1]
+            x[start + i] = low * cos[i] + high * sin[i]
+            x[start + i + 1] = high * cos[i + 1] + low * sin[i + 1]
+
+
+@inlined
+def activate(kind, gate, up, y, start, stop):
+    """y[start:stop] = act(gate) * up, or act(gate) alone where `up` is empty."""
+    if kind == SILU:
+        for i in range(start, stop):
+            y[i] = gate[i] * sigmoid(gate[i])
+    elif kind == GELU:
+        for i in range(start, stop):
+            y[i] = _HALF * gate[i] * (_ONE + np.float32(math.erf(gate[i] * _ROOT_HALF)))
+    elif kind == GELU_TANH:
+        for i in range(start, stop):
+            x = gate[i]
+            y[i] = _HALF * x * (_ONE + tanh(_GELU_SCALE * (x + _GELU_CUBE * x * x * x)))
+    elif kind == GELU_QUICK:
+        for i in range(start, stop):
+            y[i] = gate[i] * sigmoid(_QUICK * gate[i])
+    elif kind == RELU:
+        for i in range(start, stop):
+            y[i] = gate[i] if not gate[i] < 0 else np.float32(0)
+    else:
+        for i in range(start, stop):
+            low = _CLAMP if gate[i] > _CLAMP else gate[i]
+            y[i] = low * sigmoid(_QUICK * low)
+    if up.size == 0:
+        return
+    if kind == CLAMPED_SWIGLU:
+        for i in range(start, stop):
+            linear = _CLAMP if up[i] > _CLAMP else (-_CLAMP if up[i] < -_CLAMP else up[i])
+            y[i] *= linear + _ONE
+    else:
+        for i in range(start, stop):
+            y[i] *= up[i]
+
+
+@inlined
+def attend(q, keys, values, first, last, group, dim, scale, cap, scores, out, peaks, sums):
+    """What the keys first ... last add for one key-value head and its `group` of queries.
+
+    q [group * dim]; keys and values [S * dim]; scores is room for `last - first` floats. Leaves
+    sum(exp(s - peak) v) in out [group * dim], and peak and sum(exp(s - peak)) of each query.
+    """
+    count = last - first
+    for head in range(group):
+        peak = _LOWEST
+        mine = q[head * dim : (head + 1) * dim]
+        for s in range(count):
+            key = keys[(first + s) * dim : (first + s + 1) * dim]
+            total = np.float32(0)
+            for i in range(dim):
+                total += mine[i] * key[i]
+            total *= scale
+            if cap > 0:
+                total = capped(total, cap)
+            scores[s] = total
+        for s in range(count):
+            # A NaN becomes the peak, and with it all that follows.
+            if not scores[s] <= peak:
+                peak = scores[s]
+        weight_sum = np.float32(0)
+        for s in range(count):
+            scores[s] = exp(scores[s] - peak)
+        for s in range(count):
+            weight_sum += scores[s]
+        mixed = out[head * dim : (head + 1) * dim]
+        for i in range(dim):
+            mixed[i] = 0
+        for s in range(count):
+            value = values[(first + s) * dim : (first + s + 1) * dim]
+            weight = scores[s]
+            for i in range(dim):
+                mixed[i] += weight * value[i]
+        peaks[head], sums[head] = peak, weight_sum
+
+
+@inlined
+def merge(outs, peaks, sums, parts, heads, dim, sinks, y):
+    """The parts' results as one: outs [parts][heads * dim], peaks and sums [parts][heads].
+
+    `sinks` is the address of a float for each head that takes a part of the weight, or 0.
+    """
+    sink = floats(sinks, heads)
+    for head in range(heads):
+        peak = sink[head] if sinks else _LOWEST
+        for part in range(parts):
+            if sums[part, head] != 0 and not peaks[part, head] <= peak:
+                peak = peaks[part, head]
+        total = exp(sink[head] - peak) if sinks else np.float32(0)
+        for i in range(head * dim, (head + 1) * dim):
+            y[i] = 0
+        for part in range(parts):
+            if sums[part, head] != 0:
+                share = exp(peaks[part, head] - peak)
+                total += share * sums[part, head]
+                for i in range(head * dim, (head + 1) * dim):
+                    y[i] += share * outs[part, i]
+        for i in range(head * dim, (head + 1) * dim):
+            y[i] /= total

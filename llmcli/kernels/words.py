@@ -1,0 +1,174 @@
+"""What numba lacks: memory at an address, 16-bit floats, atomic counters, a vectorised exp.
+
+Arrays made here are views of memory that the caller keeps alive.
+"""
+
+import os
+
+import llvmlite.binding
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+F32, I8, I16, I32, I64 = ir.FloatType(), *(ir.IntType(bits) for bits in (8, 16, 32, 64))
+
+# Sums may be taken in any order; NaN and infinities keep their meaning.
+_FAST = {"reassoc", "nsz", "contract", "arcp"}
+
+
+def inlined(function):
+    """Compiled as a part of whatever calls it."""
+    return numba.njit(function, fastmath=_FAST, nogil=True, error_model="numpy")
+
+
+def kept(function):
+    """An entry point: its machine code stays on disk, with all that it calls."""
+    return numba.njit(function, fastmath=_FAST, nogil=True, error_model="numpy", cache=True)
+
+
+def _pointer_to(kind):
+    @intrinsic
+    def pointer(_typing, address):
+        def generate(context, builder, signature, args):
+            return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
+
+        return types.CPointer(kind)(types.int64), generate
+
+    return pointer
+
+
+_floats, _halves, _signed, _unsigned = map(
+    _pointer_to, (types.float32, types.uint16, types.int8, types.uint8)
+)
+
+
+@inlined
+def floats(address, count):
+    """float32 [count] at an address."""
+    return numba.carray(_floats(address), (count,))
+
+
+@inlined
+def halves(address, count):
+    """The bits of 16-bit floats, uint16 [count], at an address."""
+    return numba.carray(_halves(address), (count,))
+
+
+@inlined
+def signed_bytes(address, count):
+    """int8 [count] at an address."""
+    return numba.carray(_signed(address), (count,))
+
+
+@intrinsic
+def from_bfloat16(_typing, bits):
+    """uint16 to float32."""
+
+    def generate(_context, builder, _signature, args):
+        wide = builder.shl(builder.zext(args[0], I32), I32(16))
+        return builder.bitcast(wide, F32)
+
+    return types.float32(types.uint16), generate
+
+
+def half_to_float(builder, bits):
+    """IR that makes a float of the bits of a float16."""
+    if _HAS_HALVES:
+        return builder.fpext(builder.bitcast(bits, ir.HalfType()), F32)
+    wide = builder.zext(bits, I32)
+    sign = builder.shl(builder.and_(wide, I32(0x8000)), I32(16))
+    rest = builder.shl(builder.and_(wide, I32(0x7FFF)), I32(13))
+    # The exponents' biases differ by 112; what was infinite or NaN has to stay so.
+    scaled = builder.fmul(builder.bitcast(rest, F32), ir.Constant(F32, float(2.0**112)))
+    odd = builder.icmp_unsigned(">=", rest, I32(0x7C00 << 13))
+    kept_odd = builder.or_(rest, I32(0x7F800000))
+    return builder.bitcast(
+        builder.or_(sign, builder.select(odd, kept_odd, builder.bitcast(scaled, I32))), F32
+    )
+
+
+def _has_halves():
+    features = llvmlite.binding.get_host_cpu_features()
+    return bool(features.get("f16c") or features.get("fullfp16") or features.get("neon"))
+
+
+_HAS_HALVES = _has_halves()
+
+
+@intrinsic
+def from_float16(_typing, bits):
+    """uint16 to float32."""
+
+    def generate(_context, builder, _signature, args):
+        return half_to_float(builder, args[0])
+
+    return types.float32(types.uint16), generate
+
+
+@intrinsic
+def _as_float(_typing, bits):
+    def generate(_context, builder, _signature, args):
+        return builder.bitcast(args[0], F32)
+
+    return types.float32(types.int32), generate
+
+
+_LOG2_E = np.float32(1.4426950408889634)
+# ln 2 in two parts, so that x - n ln 2 is exact to more bits than a float has (Cody and Waite).
+_LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
+_HALF, _ONE, _ZERO = np.float32(0.5), np.float32(1), np.float32(0)
+# The minimax polynomial of (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2, from the Cephes library's expf.
+_C0, _C1, _C2 = np.float32(1.9875691500e-4), np.float32(1.3981999507e-3), np.float32(8.3334519073e-3)
+_C3, _C4, _C5 = np.float32(4.1665795894e-2), np.float32(1.6666665459e-1), np.float32(5.0000001201e-1)
+_LOWEST, _HIGHEST = np.float32(-87.3), np.float32(88.3)
+
+
+@inlined
+def exp(x):
+    """e^x to about 1e-7, in plain arithmetic that the compiler can run on many lanes.
+
+    What lies below -87.3 is taken as that (about 1e-38), and above 88.3 likewise; NaN stays NaN.
+    """
+    bounded = _LOWEST if x < _LOWEST else (_HIGHEST if x > _HIGHEST else x)
+    n = np.floor(bounded * _LOG2_E + _HALF)
+    r = bounded - n * _LN2_HIGH - n * _LN2_LOW
+    p = ((((_C0 * r + _C1) * r + _C2) * r + _C3) * r + _C4) * r + _C5
+    return (p * r * r + r + _ONE) * _as_float((np.int32(n) + np.int32(127)) << np.int32(23))
+
+
+@intrinsic
+def add_atomically(_typing, address, amount):
+    """Add to the int64 at the address."""
+
+    def generate(_context, builder, _signature, args):
+        pointer = builder.inttoptr(args[0], I64.as_pointer())
+        return builder.atomic_rmw("add", pointer, args[1], "seq_cst")
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
+def load_atomically(_typing, address):
+    """The int64 at the address."""
+
+    def generate(_context, builder, _signature, args):
+        pointer = builder.inttoptr(args[0], I64.as_pointer())
+        return builder.load_atomic(pointer, "seq_cst", 8)
+
+    return types.int64(types.int64), generate
+
+
+if os.name == "nt":
+
+    @inlined
+    def give_way():
+        """Let another thread run. Not on Windows, where the waiting simply goes on."""
+else:
+    _sched_yield = types.ExternalFunction("sched_yield", types.int32())
+
+    @inlined
+    def give_way():
+        """Let another thread run."""
+        _sched_yield()
