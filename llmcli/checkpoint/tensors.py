@@ -63,17 +63,22 @@ class TensorFiles:
         dtype: torch.dtype,
         device: torch.device,
         wide: frozenset[str] = frozenset(),
+        kept: frozenset[str] = frozenset(),
     ) -> Iterator[tuple[str, Tensor]]:
         """Each parameter of the plan, on `device` in `dtype`, one at a time.
 
-        Those named in `wide` are in float32 at least.
+        Those named in `wide` are in float32 at least; those in `kept` stay in a stored dtype that
+        is narrower.
         A large tensor that needs no change stays a view of the mapped file: no copy is made.
         """
         copied = 0
         for item in plan.assignments:
             made = self.make(item)
             least = torch.float32 if item.target in wide else dtype
-            tensor = made.to(device, torch.promote_types(dtype, least))
+            goal = torch.promote_types(dtype, least)
+            if item.target in kept and made.dtype.itemsize < goal.itemsize:
+                goal = made.dtype
+            tensor = made.to(device, goal)
             if not _shares_memory(tensor, self.read(item.source)):
                 copied += item.source.nbytes
             elif item.source.nbytes < _SMALL_BYTES:

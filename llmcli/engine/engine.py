@@ -14,6 +14,7 @@ import torch
 
 from llmcli.cache import CacheKind, default_kind
 from llmcli.checkpoint.directory import ModelDir
+from llmcli.engine.accelerate import KernelChoice
 from llmcli.engine.constrained import check_grammar
 from llmcli.engine.device import DtypeName
 from llmcli.engine.draft import check_same_tokenizer
@@ -48,6 +49,7 @@ class LoadOptions:
     dtype: DtypeName = "auto"
     threads: int | None = None
     template: Path | None = None
+    kernels: KernelChoice = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +102,12 @@ class Engine:
 
     @classmethod
     def load(
-        cls, path: Path, options: LoadOptions, *, on_progress: OnProgress | None = None
+        cls,
+        path: Path,
+        options: LoadOptions,
+        *,
+        on_progress: OnProgress | None = None,
+        on_compile: Callable[[], None] | None = None,
     ) -> Engine:
         """Raises LlmcliError for anything wrong with the checkpoint or the device."""
         if options.threads is not None:
@@ -113,7 +120,9 @@ class Engine:
             directory,
             device=options.device,
             dtype=options.dtype,
+            kernels=options.kernels,
             on_progress=on_progress,
+            on_compile=on_compile,
         )
         return cls(directory, load, template=options.template)
 

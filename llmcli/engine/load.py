@@ -12,10 +12,11 @@ from torch import Tensor
 from llmcli.checkpoint.directory import ModelDir
 from llmcli.checkpoint.plan import LoadPlan, make_plan
 from llmcli.checkpoint.tensors import TensorFiles
+from llmcli.engine.accelerate import KernelChoice, accelerate, start_kernels
 from llmcli.engine.device import DtypeName, choose_device, choose_dtype
 from llmcli.families import read_spec
 from llmcli.model import Decoder
-from llmcli.spec import DecoderSpec, parameter_shapes, wide_parameters
+from llmcli.spec import DecoderSpec, matrices, parameter_shapes, wide_parameters
 
 _STORED = {
     "F32": torch.float32,
@@ -36,6 +37,7 @@ class Loaded:
     family: str
     device_reason: str
     dtype_reason: str
+    kernels: str
     warnings: tuple[str, ...]
 
     @property
@@ -48,9 +50,14 @@ def load_decoder(
     *,
     device: str = "auto",
     dtype: DtypeName = "auto",
+    kernels: KernelChoice = "off",
     on_progress: OnProgress | None = None,
+    on_compile: Callable[[], None] | None = None,
 ) -> Loaded:
     """Read, prove and fill. Peak memory is the decoder's own size plus one tensor.
+
+    Where a CPU computes in float32 by its own choice, the matrices of a 16-bit file stay as they
+    are. `on_compile` is called if kernels have to be compiled for this machine first.
 
     Raises CheckpointError or UnsupportedError before any weight is read where config and
     headers do not fit.
@@ -79,10 +86,18 @@ def load_decoder(
             plan = planned(spec)
         where, device_reason = choose_device(device)
         kind, dtype_reason = choose_dtype(dtype, where, _commonest_dtype(plan))
-        wide = wide_parameters(spec)
-        parameters = files.parameters(plan, dtype=kind, device=where, wide=wide)
-        decoder = Decoder.filled(spec, _counted(parameters, plan, on_progress))
-    return Loaded(decoder.eval(), family.name, device_reason, dtype_reason, tuple(warnings))
+        team = start_kernels(kernels, spec, where, kind, on_compile=on_compile)
+        stays = where.type == "cpu" and dtype == "auto" and kind == torch.float32
+        parameters = files.parameters(
+            plan,
+            dtype=kind,
+            device=where,
+            wide=wide_parameters(spec),
+            kept=matrices(spec) if stays else frozenset(),
+        )
+        decoder = Decoder.filled(spec, _counted(parameters, plan, on_progress), dtype=kind)
+    path = accelerate(decoder.eval(), team)
+    return Loaded(decoder, family.name, device_reason, dtype_reason, path, tuple(warnings))
 
 
 def _commonest_dtype(plan: LoadPlan) -> torch.dtype:

@@ -5,14 +5,13 @@ All on float32 arrays of one token. What a number of `kind` means stands beside 
 
 import math
 
-import numba
 import numpy as np
 
-from llmcli.kernels.words import exp, floats, inlined
+from llmcli.kernels.words import apart, exp, floats, inlined, numbered
 
-NO_NORM, RMS_NORM, LAYER_NORM = range(3)
-SILU, GELU, GELU_TANH, GELU_QUICK, RELU, CLAMPED_SWIGLU = range(6)
-NO_ROPE, HALVES, PAIRS = range(3)
+NO_NORM, RMS_NORM, LAYER_NORM = numbered(3)
+SILU, GELU, GELU_TANH, GELU_QUICK, RELU, CLAMPED_SWIGLU = numbered(6)
+NO_ROPE, HALVES, PAIRS = numbered(3)
 
 _ONE, _TWO, _HALF = np.float32(1), np.float32(2), np.float32(0.5)
 _ROOT_HALF = np.float32(1 / math.sqrt(2))
@@ -34,7 +33,7 @@ def tanh(x):
     return _ONE - _TWO / (exp(_TWO * x) + _ONE)
 
 
-@numba.njit(nogil=True, error_model="numpy")
+@inlined
 def capped(x, cap):
     """cap * tanh(x / cap), exact near zero."""
     return cap * np.float32(math.tanh(x / cap))
@@ -43,6 +42,7 @@ def capped(x, cap):
 @inlined
 def norm(kind, weight, bias, offset, eps, x, y, start, stop):
     """y[start:stop] from x[start:stop]; weight and bias [stop - start] lie at addresses, or 0."""
+    apart()
     count = stop - start
     if kind == NO_NORM:
         for i in range(start, stop):
@@ -73,6 +73,7 @@ def rotate(kind, cos, sin, dim, x, start):
 
     cos and sin [dim] are those of one position, the minus sign folded into the sine.
     """
+    apart()
     if kind == HALVES:
         half = dim // 2
         for i in range(half):
@@ -89,6 +90,7 @@ def rotate(kind, cos, sin, dim, x, start):
 @inlined
 def activate(kind, gate, up, y, start, stop):
     """y[start:stop] = act(gate) * up, or act(gate) alone where `up` is empty."""
+    apart()
     if kind == SILU:
         for i in range(start, stop):
             y[i] = gate[i] * sigmoid(gate[i])
@@ -127,6 +129,7 @@ def attend(q, keys, values, first, last, group, dim, scale, cap, scores, out, pe
     q [group * dim]; keys and values [S * dim]; scores is room for `last - first` floats. Leaves
     sum(exp(s - peak) v) in out [group * dim], and peak and sum(exp(s - peak)) of each query.
     """
+    apart()
     count = last - first
     for head in range(group):
         peak = _LOWEST
@@ -166,6 +169,7 @@ def merge(outs, peaks, sums, parts, heads, dim, sinks, y):
 
     `sinks` is the address of a float for each head that takes a part of the weight, or 0.
     """
+    apart()
     sink = floats(sinks, heads)
     for head in range(heads):
         peak = sink[head] if sinks else _LOWEST

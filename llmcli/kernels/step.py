@@ -10,7 +10,7 @@ meet five times a layer:
 
 import numpy as np
 
-from llmcli.kernels.dots import FIELDS, ROWS, rows_times
+from llmcli.kernels.dots import FIELDS, ROWS, rows_times, rows_times_each
 from llmcli.kernels.parts import LAYER_NORM, activate, attend, merge, norm, rotate, sigmoid
 from llmcli.kernels.words import (
     add_atomically,
@@ -19,11 +19,12 @@ from llmcli.kernels.words import (
     inlined,
     kept,
     load_atomically,
+    numbered,
 )
 
 # Matrices of a layer, each FIELDS numbers in `tables`; what a layer lacks has no rows.
-Q, K, V, HEAD_GATE, OUT, GATE, UP, DOWN = range(8)
-MATRICES = 8
+Q, K, V, HEAD_GATE, OUT, GATE, UP, DOWN = numbered(8)
+MATRICES = np.int64(8)
 # Behind them: addresses of float32 vectors, or 0.
 (
     ATTN_NORM,
@@ -39,7 +40,7 @@ MATRICES = 8
     K_NORM,
     K_NORM_BIAS,
     SINKS,
-) = range(MATRICES * FIELDS, MATRICES * FIELDS + 13)
+) = numbered(13, MATRICES * FIELDS)
 TABLE = MATRICES * FIELDS + 13
 
 # `facts`: the integers that all layers share.
@@ -56,22 +57,26 @@ TABLE = MATRICES * FIELDS + 13
     RESIDUAL,
     GATED,
     HEAD_GATE_WIDTH,
-) = range(12)
+) = numbered(12)
 # RESIDUAL; what norms stand before and behind a part, their addresses tell.
-ONE_AFTER_THE_OTHER, SIDE_BY_SIDE, NORM_AFTER_SUM = range(3)
+ONE_AFTER_THE_OTHER, SIDE_BY_SIDE, NORM_AFTER_SUM = numbered(3)
 # QK_NORM
-NO_QK_NORM, PER_HEAD, EACH_HEAD, WHOLE = range(4)
+NO_QK_NORM, PER_HEAD, EACH_HEAD, WHOLE = numbered(4)
 # `reals`
-EPS, NORM_OFFSET, ATTN_SCALE, RESIDUAL_SCALE, SOFTCAP = range(5)
+EPS, NORM_OFFSET, ATTN_SCALE, RESIDUAL_SCALE, SOFTCAP = numbered(5)
 
 # `places`: for each layer, where its cache is and where the new token goes.
-KEYS, VALUES, HEAD_STRIDE, SLOT, FIRST, LAST, ROPE, COS, SIN, ROPE_DIM = range(10)
+KEYS, VALUES, HEAD_STRIDE, SLOT, FIRST, LAST, ROPE, COS, SIN, ROPE_DIM = numbered(10)
 PLACE = 10
+
+# How many matrices lie behind one another.
+_QKV, _ONE = np.int64(4), np.int64(1)
+_START, _NO_BIAS = np.int64(0), np.int64(0)
 
 # Threads wait by looking; after so many looks they let others run, if the machine is busy.
 _LOOKS = 2000
 # In the barrier array: the count of arrivals, and whether somebody gave up.
-ARRIVED, ABANDONED = 0, 8
+ARRIVED, ABANDONED = np.int64(0), np.int64(8)
 
 
 @inlined
@@ -130,7 +135,7 @@ def _normed(facts, reals, table, which, x, y):
         reals[EPS],
         x,
         y,
-        0,
+        _START,
         facts[HIDDEN],
     )
 
@@ -144,12 +149,12 @@ def _heads_normed(facts, reals, table, which, heads, x):
     weight, bias = table[which], table[which + 1]
     eps, offset = reals[EPS], reals[NORM_OFFSET]
     if kind == WHOLE:
-        norm(facts[NORM], weight, bias, offset, eps, x, x, 0, heads * dim)
+        norm(facts[NORM], weight, bias, offset, eps, x, x, _START, heads * dim)
         return
     if kind == EACH_HEAD:
         for head in range(heads):
             own = weight + head * dim * 4
-            norm(LAYER_NORM, own, 0, np.float32(0), eps, x, x, head * dim, (head + 1) * dim)
+            norm(LAYER_NORM, own, _NO_BIAS, np.float32(0), eps, x, x, head * dim, (head + 1) * dim)
         return
     for head in range(heads):
         norm(facts[NORM], weight, bias, offset, eps, x, x, head * dim, (head + 1) * dim)
@@ -258,7 +263,7 @@ def step(me, team, barrier, facts, reals, tables, places, stream, shared, own):
                 normed[i] = x[i]
         else:
             _normed(facts, reals, table, ATTN_NORM, x, normed)
-        _stacked(table, Q, 4, normed, sums, qkv, me, team)
+        _stacked(table, Q, _QKV, normed, sums, qkv, me, team)
         round_ += 1
         if not _meet(barrier, team, round_):
             return 1
@@ -273,7 +278,7 @@ def step(me, team, barrier, facts, reals, tables, places, stream, shared, own):
         merge(outs, peaks, weights, team, heads, dim, table[SINKS], q)
         if facts[HEAD_GATE_WIDTH]:
             _gate_heads(facts, qkv, q)
-        _stacked(table, OUT, 1, q, sums, part, me, team)
+        _stacked(table, OUT, _ONE, q, sums, part, me, team)
         round_ += 1
         if not _meet(barrier, team, round_):
             return 1
@@ -306,7 +311,7 @@ def step(me, team, barrier, facts, reals, tables, places, stream, shared, own):
         if not _meet(barrier, team, round_):
             return 1
 
-        _stacked(table, DOWN, 1, inner[2], sums, part, me, team)
+        _stacked(table, DOWN, _ONE, inner[2], sums, part, me, team)
         round_ += 1
         if not _meet(barrier, team, round_):
             return 1
@@ -329,8 +334,11 @@ def step(me, team, barrier, facts, reals, tables, places, stream, shared, own):
 
 
 @kept
-def product(me, team, matrix, x, sums, y):
-    """This thread's share of y [rows] = W x + b."""
+def product(me, team, matrix, x, scratch, y):
+    """This thread's share of y [n, rows] = x [n, columns] W^T + b."""
     start, stop = _share(matrix[ROWS], me, team)
-    rows_times(matrix, x, sums[me], y, start, stop)
+    if x.shape[0] == 1:
+        rows_times(matrix, x[0], scratch[me], y[0], start, stop)
+    else:
+        rows_times_each(matrix, x, scratch[me], y, start, stop)
     return 0

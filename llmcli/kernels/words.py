@@ -15,17 +15,29 @@ from numba.extending import intrinsic
 F32, I8, I16, I32, I64 = ir.FloatType(), *(ir.IntType(bits) for bits in (8, 16, 32, 64))
 
 # Sums may be taken in any order; NaN and infinities keep their meaning.
-_FAST = {"reassoc", "nsz", "contract", "arcp"}
+FAST = {"reassoc", "nsz", "contract", "arcp"}
+
+
+def numbered(count, start=0):
+    """start, start + 1, ... Python's own integers would be types to numba, one function each."""
+    return map(np.int64, range(start, start + count))
 
 
 def inlined(function):
-    """Compiled as a part of whatever calls it."""
-    return numba.njit(function, fastmath=_FAST, nogil=True, error_model="numpy")
+    """Compiled as a part of whatever calls it, and never called from Python."""
+    return numba.njit(
+        function,
+        fastmath=FAST,
+        nogil=True,
+        error_model="numpy",
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
+    )
 
 
 def kept(function):
     """An entry point: its machine code stays on disk, with all that it calls."""
-    return numba.njit(function, fastmath=_FAST, nogil=True, error_model="numpy", cache=True)
+    return numba.njit(function, fastmath=FAST, nogil=True, error_model="numpy", cache=True)
 
 
 def _pointer_to(kind):
@@ -44,6 +56,17 @@ _floats, _halves, _signed, _unsigned = map(
 )
 
 
+@intrinsic
+def apart(_typing):
+    """Called in a function, keeps it one function, which would else be compiled at each call."""
+
+    def generate(context, builder, _signature, _args):
+        builder.function.attributes.add("noinline")
+        return context.get_dummy_value()
+
+    return types.none(), generate
+
+
 @inlined
 def floats(address, count):
     """float32 [count] at an address."""
@@ -60,6 +83,27 @@ def halves(address, count):
 def signed_bytes(address, count):
     """int8 [count] at an address."""
     return numba.carray(_signed(address), (count,))
+
+
+@inlined
+def unsigned_bytes(address, count):
+    """uint8 [count] at an address."""
+    return numba.carray(_unsigned(address), (count,))
+
+
+def _half_of_a_byte(shift):
+    @intrinsic
+    def half(_typing, byte):
+        def generate(_context, builder, _signature, args):
+            wide = builder.lshr(builder.zext(args[0], I32), I32(shift))
+            return builder.sitofp(builder.and_(wide, I32(15)), F32)
+
+        return types.float32(types.uint8), generate
+
+    return half
+
+
+low_half, high_half = _half_of_a_byte(0), _half_of_a_byte(4)
 
 
 @intrinsic
@@ -120,8 +164,16 @@ _LOG2_E = np.float32(1.4426950408889634)
 _LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
 _HALF, _ONE, _ZERO = np.float32(0.5), np.float32(1), np.float32(0)
 # The minimax polynomial of (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2, from the Cephes library's expf.
-_C0, _C1, _C2 = np.float32(1.9875691500e-4), np.float32(1.3981999507e-3), np.float32(8.3334519073e-3)
-_C3, _C4, _C5 = np.float32(4.1665795894e-2), np.float32(1.6666665459e-1), np.float32(5.0000001201e-1)
+_C0, _C1, _C2 = (
+    np.float32(1.9875691500e-4),
+    np.float32(1.3981999507e-3),
+    np.float32(8.3334519073e-3),
+)
+_C3, _C4, _C5 = (
+    np.float32(4.1665795894e-2),
+    np.float32(1.6666665459e-1),
+    np.float32(5.0000001201e-1),
+)
 _LOWEST, _HIGHEST = np.float32(-87.3), np.float32(88.3)
 
 

@@ -44,6 +44,8 @@ _NORMS = (
     "attn.q_norm",
     "attn.k_norm",
 )
+# With more rows than these torch's matrix products are faster.
+_MOST_ROWS = 32
 _NORM_KINDS = {"rms": 1, "layer": 2}
 
 
@@ -61,16 +63,21 @@ def obstacle(spec: DecoderSpec) -> str | None:
 
 
 class Product:
-    """One matrix times one vector."""
+    """A matrix times one vector, or a few of them, reading each weight once."""
 
     def __init__(self, team: Team) -> None:
         self._team = team
         self._known: dict[Weighted, tuple[Any, Described] | None] = {}
-        self._x = np.zeros(0, np.float32)
-        self._sums = np.zeros((team.size, 0), np.float32)
+        self._x = np.zeros((1, 0), np.float32)
+        self._scratch = np.zeros((team.size, 0), np.float32)
 
     def times(self, owner: Weighted, x: Tensor, bias: Tensor | None) -> Tensor | None:
-        """x [...,C_in], which is one row, times the matrix; None where the kernels cannot."""
+        """x [...,C_in] of few rows times the matrix; None where the kernels cannot, or torch is
+        faster.
+        """
+        count = x.numel() // x.shape[-1]
+        if count != 1 and (count > _MOST_ROWS or owner.dtype == torch.float32):
+            return None
         if owner not in self._known:
             found = describe(owner, bias)
             self._known[owner] = found and (np.array(found.numbers, np.int64), found)
@@ -80,13 +87,14 @@ class Product:
         matrix, described = known
         rows, columns = owner.shape
         room = columns + described.group
-        if self._x.size < room:
-            self._x = np.zeros(room, np.float32)
-            self._sums = np.zeros((self._team.size, room), np.float32)
-        self._x[:columns] = x.reshape(-1).numpy()
-        self._x[columns:room] = 0
-        y = np.empty(rows, np.float32)
-        self._team.run(self._team.kernels.product, matrix, self._x, self._sums, y)
+        if self._scratch.shape[1] < room:
+            self._scratch = np.zeros((self._team.size, room), np.float32)
+        if self._x.shape[0] != count or self._x.shape[1] < room:
+            self._x = np.zeros((count, room), np.float32)
+        self._x[:, :columns] = x.reshape(count, columns).numpy()
+        self._x[:, columns:room] = 0
+        y = np.empty((count, rows), np.float32)
+        self._team.run(self._team.kernels.product, matrix, self._x, self._scratch, y)
         return torch.from_numpy(y).view(*x.shape[:-1], rows)
 
 
@@ -258,4 +266,3 @@ def _vectors(block: Block) -> Iterator[Tensor | None]:
             yield None if held is None else vector(held)
     sinks = block.attn.sinks if isinstance(block.attn, PlainAttention) else None
     yield None if sinks is None else vector(sinks)
-

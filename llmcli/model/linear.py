@@ -18,8 +18,8 @@ from llmcli.model.packed import Packed
 _BLOCK = 2 << 20
 
 
-class OneRow(Protocol):
-    """A faster way for x of one row; None where it does not know the owner's kind of matrix."""
+class FewRows(Protocol):
+    """A faster way for x of few rows; None where it has none."""
 
     def times(self, owner: Weighted, x: Tensor, bias: Tensor | None) -> Tensor | None: ...
 
@@ -33,7 +33,7 @@ class Weighted(nn.Module):
             torch.empty(c_out, c_in), requires_grad=False
         )
         self.packed: Packed | None = None
-        self.product: OneRow | None = None
+        self.product: FewRows | None = None
 
     @property
     def device(self) -> torch.device:
@@ -59,13 +59,18 @@ class Weighted(nn.Module):
 
     def times(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """x [...,C_in] W^T + b, in the dtype of x."""
-        if self.product is not None and x.numel() == x.shape[-1] and x.dtype == torch.float32:
+        if self.product is not None and x.dtype == torch.float32:
             made = self.product.times(self, x, bias)
             if made is not None:
                 return made
         if self.weight is not None and self.weight.dtype == x.dtype:
             return nn.functional.linear(x, self.weight, bias)
         return self._by_blocks(x, bias)
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """Of the plain tensor; None where it is packed."""
+        return None if self.weight is None else self.weight.dtype
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -21,6 +21,7 @@ from llmcli.spec.decoder import (
 from llmcli.spec.kept import kv_bytes_per_layer, kv_bytes_per_token, kv_shape, state_bytes
 from llmcli.spec.parameters import (
     count_parameters,
+    matrices,
     parameter_shapes,
     wide_parameters,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "kv_bytes_per_layer",
     "kv_bytes_per_token",
     "kv_shape",
+    "matrices",
     "parameter_shapes",
     "state_bytes",
     "wide_parameters",

@@ -64,6 +64,15 @@ def wide_parameters(spec: DecoderSpec) -> frozenset[str]:
     return frozenset(name for name in parameter_shapes(spec) if name.endswith(ends))
 
 
+def matrices(spec: DecoderSpec) -> frozenset[str]:
+    """The weights that multiply, or are looked up, row by row; norms and the like are not here."""
+    return frozenset(
+        name
+        for name, shape in parameter_shapes(spec).items()
+        if len(shape) == 2 and name.endswith(".weight") and not name.endswith("_norm.weight")
+    ) - wide_parameters(spec)
+
+
 def _block(spec: DecoderSpec, layer: LayerSpec) -> Named:
     norms = BLOCK_NORMS[spec.residual]
     for name in norms:
