@@ -15,14 +15,15 @@ PACKAGE = Path(__file__).parents[1] / "llmcli"
 
 # What each room may import, itself aside. A new room needs a row, and a thought.
 _DISK = {"errors", "spec", "checkpoint", "families"}
-_MATHS = {"errors", "spec", "cache", "model"}
+_MATHS = {"errors", "spec", "cache", "kernels", "model"}
 BELOW: dict[str, set[str]] = {
     "errors": set(),
     "plurals": set(),
     "whole_file": set(),
     "spec": {"errors"},
     "cache": {"errors", "spec"},
-    "model": {"errors", "spec", "cache"},
+    "kernels": set(),
+    "model": {"errors", "spec", "cache", "kernels"},
     "checkpoint": {"errors", "spec"},
     "families": {"errors", "spec", "checkpoint"},
     "text": {"errors"},

@@ -23,6 +23,7 @@ StrategyChoice = Literal[
 ]
 DtypeChoice = Literal["auto", "float32", "bfloat16", "float16"]
 CacheChoice = Literal["growing", "ring", "static", "quantized-8", "quantized-4", "offloaded"]
+KernelsChoice = Literal["auto", "on", "off"]
 OverflowChoice = Literal["stop", "shift"]
 StoredDtype = Literal["float16", "bfloat16", "float32"]
 
@@ -352,6 +353,16 @@ Threads = Annotated[
         parser=_whole("--threads"),
     ),
 ]
+Kernels = Annotated[
+    KernelsChoice | None,
+    value_option(
+        "--kernels",
+        metavar="auto|on|off",
+        help="Steps on a CPU in compiled kernels [default: auto, not for small models].",
+        panel=MACHINE,
+        parser=one_of("--kernels", KernelsChoice),
+    ),
+]
 KvCache = Annotated[
     bool | None,
     flag(
@@ -456,6 +467,7 @@ class Loading:
     device: Device = None
     dtype: Dtype = None
     threads: Threads = None
+    kernels: Kernels = None
     kv_cache: KvCache = None
     cache: Cache = None
 

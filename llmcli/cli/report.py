@@ -40,6 +40,7 @@ def machine_lines(resolved: Resolved, engine: Engine) -> Iterator[str]:
     yield f"model: {resolved.name} ({loaded.family}) from {resolved.path}"
     yield f"device: {loaded.decoder.device} ({loaded.device_reason})"
     yield f"dtype: {dtype} ({loaded.dtype_reason})"
+    yield f"steps: {loaded.kernels}"
 
 
 def stop_ids_line(engine: Engine, *, ignored: bool) -> str:
@@ -210,6 +211,11 @@ def _options(run: Run) -> dict[str, dict[str, Any]]:
             "reason": loaded.dtype_reason,
         },
         "threads": _option(loading.threads, None),
+        "kernels": {
+            "value": loading.kernels or "auto",
+            "source": _source(loading.kernels),
+            "reason": loaded.kernels,
+        },
         "logprobs": _option(request.logprobs, None),
     }
 

@@ -149,15 +149,21 @@ def load_found(resolved: Resolved, loading: Loading, *, template: Path | None = 
                 device="auto" if loading.device is None else loading.device,
                 dtype=loading.dtype or "auto",
                 threads=loading.threads,
+                kernels=loading.kernels or "auto",
                 template=template,
             ),
             on_progress=bar,
+            on_compile=_announce_compiling,
         )
     finally:
         bar.finish()
     for warning in engine.loaded.warnings:
         terminal.note(f"warning: {warning}")
     return engine
+
+
+def _announce_compiling() -> None:
+    terminal.note("compiling kernels for this machine, once; it takes about ten seconds")
 
 
 def make_prompt(

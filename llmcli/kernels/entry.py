@@ -6,17 +6,12 @@ from llmcli.kernels import dots, parts
 from llmcli.kernels import step as steps
 from llmcli.kernels.step import product, step
 
-__all__ = ["abandon", "compile_all", "dots", "new_barrier", "parts", "product", "step", "steps"]
+__all__ = ["compile_all", "dots", "new_barrier", "parts", "product", "step", "steps"]
 
 
 def new_barrier():
     """Two counters a cache line apart; see kernels/step.py."""
     return np.zeros(16, np.int64)
-
-
-def abandon(barrier):
-    """Send those home who wait for somebody that will not come."""
-    barrier[steps.ABANDONED] = 1
 
 
 def compile_all():

@@ -18,6 +18,9 @@ import platformdirs
 if TYPE_CHECKING:
     import numpy as np
 
+# Where in the barrier it stands that somebody gave up; as in kernels/step.py.
+ABANDONED = 8
+
 # (me, team, *arguments) -> 0, or something else where it was broken off
 Kernel = Callable[..., int]
 
@@ -67,7 +70,7 @@ class Team:
                 self._running.append(self._pool.submit(kernel, me, self.size, *arguments))
             kernel(0, self.size, *arguments)
         except BaseException:
-            self.kernels.abandon(self.barrier)
+            self.barrier[ABANDONED] = 1
             raise
         for future in self._running:
             future.result()
@@ -82,12 +85,12 @@ class Team:
             import numba
 
             home = cache_home()
-            numba.config.CACHE_DIR = str(home)
+            vars(numba.config)["CACHE_DIR"] = str(home)
             if self._on_compile is not None and not any(home.rglob("*.nbc")):
                 self._on_compile()
             from llmcli.kernels import entry
 
-            entry.compile_all()
+            entry.compile_all()  # type: ignore[no-untyped-call]
         except BaseException as failure:
             self._failure = failure
         self.seconds = time.perf_counter() - start

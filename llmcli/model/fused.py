@@ -80,7 +80,7 @@ class Product:
             return None
         if owner not in self._known:
             found = describe(owner, bias)
-            self._known[owner] = found and (np.array(found.numbers, np.int64), found)
+            self._known[owner] = (np.array(found.numbers, np.int64), found) if found else None
         known = self._known[owner]
         if known is None:
             return None

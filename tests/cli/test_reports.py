@@ -70,6 +70,7 @@ GIVEN: dict[str, tuple[list[str], Any]] = {
     "device": (["--device", "cpu"], "cpu"),
     "dtype": (["--dtype", "bfloat16"], "bfloat16"),
     "threads": (["--threads", "1"], 1),
+    "kernels": (["--kernels", "off"], "off"),
     "logprobs": (["--logprobs", "0"], 0),
     "max_context": (["--max-context", "64"], 64),
 }

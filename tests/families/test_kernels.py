@@ -1,0 +1,152 @@
+"""Steps in compiled kernels: every family against transformers, and against steps in torch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from llmcli.cache import CacheKind, make_cache
+from llmcli.generation.stepper import Stepper
+from llmcli.kernels.team import Team
+from llmcli.model import Decoder
+from llmcli.model.fused import obstacle
+from llmcli.model.linear import Weighted
+from llmcli.model.packed import pack_int4, pack_int8
+from llmcli.spec import DecoderSpec, matrices
+from tests.families.conftest import MakeOracle
+from tests.families.rows import ROWS
+from tests.oracle import PROMPT, Oracle, Row, assert_close
+
+rows = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+STANDING = [row for row in ROWS if row.bfloat16]
+# Families whose every layer is something else than plain attention and a dense MLP.
+PRODUCTS_ALONE = {"bloom", "deepseek_v2", "deepseek_v3", "gpt_oss", "mixtral", "qwen3_moe"}
+PRODUCTS_ALONE |= {"qwen3_next"}
+
+
+@pytest.fixture(scope="module")
+def teams() -> dict[int, Team]:
+    return {size: Team(size) for size in (1, 3)}
+
+
+def _accelerated(theirs: Oracle, team: Team, held: str = "float32") -> Decoder:
+    """A decoder of the same checkpoint whose steps run in kernels."""
+    spec = theirs.loaded.spec
+    packed = matrices(spec)
+
+    def hold(name: str, tensor: Tensor) -> object:
+        wide = tensor.detach().clone()
+        if name not in packed or name.startswith("embed_positions"):
+            return wide
+        match held:
+            case "float16" | "bfloat16":
+                return wide.to(getattr(torch, held))
+            case "int8":
+                return pack_int8(wide)
+            case "int4":
+                return pack_int4(wide, 16)
+        return wide
+
+    parameters = ((name, hold(name, p)) for name, p in theirs.loaded.decoder.named_parameters())
+    decoder = Decoder.filled(spec, parameters, dtype=torch.float32).eval()  # type: ignore[arg-type]
+    decoder.accelerate(team)
+    return decoder
+
+
+def _steps(decoder: Decoder, ids: Tensor, kind: CacheKind) -> Tensor:
+    """Logits [T,V] from the last id of the prompt on, each id after it fed by itself."""
+    count = ids.shape[1]
+    cache = make_cache(kind, decoder.spec, planned=count)
+    stepper = Stepper(decoder, cache, planned=count)
+    got = [stepper.feed(ids[:, :PROMPT])]
+    return torch.cat(got + [stepper.feed(new) for new in ids[:, PROMPT:].split(1, 1)])
+
+
+@rows
+def test_every_family_is_fused_or_says_why_not(row: Row, oracle: MakeOracle, teams) -> None:
+    theirs = oracle(row)
+    decoder = _accelerated(theirs, teams[1])
+    why = obstacle(decoder.spec)
+    assert decoder.fused == (why is None)
+    if row.model_type() not in PRODUCTS_ALONE | {"falcon"}:
+        assert why is None
+
+
+@rows
+@pytest.mark.parametrize("kind", ["growing", "ring"])
+def test_steps_equal_those_of_transformers(
+    row: Row, kind: CacheKind, oracle: MakeOracle, teams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = oracle(row)
+    spec = theirs.loaded.spec
+    if kind == "ring" and not spec.windowed:
+        kind = "static"
+    team = teams[3 if kind == "growing" else 1]
+    decoder = _accelerated(theirs, team)
+    if decoder.fused:
+        # Had a step gone through the modules, this would end it.
+        for block in decoder.layers:
+            monkeypatch.setattr(block, "forward", _only_prefill(block))
+    assert_close(_steps(decoder, theirs.ids, kind), theirs.logits[PROMPT - 1 :])
+
+
+def _only_prefill(block: nn.Module):
+    forward = block.forward
+
+    def run(x: Tensor, layer: int, context: object) -> Tensor:
+        assert x.shape[1] > 1, "a step went through torch"
+        return forward(x, layer, context)
+
+    return run
+
+
+@pytest.mark.parametrize("row", STANDING, ids=lambda row: row.name)
+@pytest.mark.parametrize("held", ["float16", "bfloat16", "int8", "int4"])
+def test_narrow_and_packed_weights_agree_with_torch(
+    row: Row, held: str, oracle: MakeOracle, teams
+) -> None:
+    theirs = oracle(row)
+    kernels = _accelerated(theirs, teams[3], held)
+    plain = _accelerated(theirs, teams[3], held)
+    plain._fused = None
+    for module in plain.modules():
+        if isinstance(module, Weighted):
+            module.product = None
+    ids = theirs.ids[:, : PROMPT + 8]
+    assert_close(_steps(kernels, ids, "growing"), _steps(plain, ids, "growing"))
+
+
+def test_a_watched_decoder_runs_its_modules(oracle: MakeOracle, teams) -> None:
+    theirs = oracle(next(row for row in ROWS if row.model_type() == "llama"))
+    decoder = _accelerated(theirs, teams[1])
+    cache = make_cache("growing", decoder.spec)
+    seen: list[int] = []
+    handle = decoder.layers[0].register_forward_hook(lambda *_: seen.append(1))
+    with torch.inference_mode():
+        decoder(theirs.ids[:, :4], cache)
+        decoder(theirs.ids[:, 4:5], cache)
+        assert len(seen) == 1
+        decoder.watchers += 1
+        decoder(theirs.ids[:, 5:6], cache)
+    handle.remove()
+    assert len(seen) == 2
+
+
+def test_what_a_kernel_does_not_know_is_named() -> None:
+    assert {obstacle(spec) for spec in map(_spec, ROWS)} >= {
+        None,
+        "latent attention",
+        "recurrent layers",
+        "sparse experts",
+        "ALiBi",
+    }
+
+
+def _spec(row: Row) -> DecoderSpec:
+    from llmcli.families import read_spec
+    from tests.oracle import validation
+
+    with validation(on=row.validated):
+        config = row.config().to_dict()
+    return read_spec(config)[1]

@@ -1,0 +1,113 @@
+"""Products in kernels against torch's, for every way in which a matrix is held."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from llmcli.kernels.team import Team
+from llmcli.model.fused import Product
+from llmcli.model.linear import Linear
+from llmcli.model.matrices import describe
+from llmcli.model.packed import Int8, pack_int4, pack_int8
+
+KINDS = ["float32", "float16", "bfloat16", "int8", "int8 in groups", "int4", "int4 in 64"]
+# Widths that no vector and no group divides, single rows and columns, and more rows than fit.
+SHAPES = [(1, 1), (7, 5), (24, 96), (33, 100), (130, 64)]
+
+
+def made(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def grouped_int8(weight: Tensor, group: int) -> Int8:
+    parts = [pack_int8(part) for part in weight.split(group, 1)]
+    return Int8(torch.cat([one.codes for one in parts], 1), torch.cat([p.scale for p in parts], 1))
+
+
+def held(kind: str, shape: tuple[int, int], *, bias: bool = True) -> Linear:
+    rows, columns = shape
+    linear = Linear(columns, rows, bias=bias)
+    if linear.bias is not None:
+        linear.bias.copy_(made(rows, seed=1))
+    weight = made(rows, columns)
+    match kind:
+        case "int8":
+            linear.hold(pack_int8(weight))
+        case "int8 in groups":
+            linear.hold(grouped_int8(weight, 32))
+        case "int4":
+            linear.hold(pack_int4(weight))
+        case "int4 in 64":
+            linear.hold(pack_int4(weight, 64))
+        case _:
+            linear.weight = nn.Parameter(weight.to(getattr(torch, kind)), requires_grad=False)
+    return linear
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("count", [1, 2, 6])
+def test_products(kind: str, shape: tuple[int, int], count: int, team: Team) -> None:
+    linear = held(kind, shape)
+    if kind == "int8 in groups" and shape[1] > 32 and shape[1] % 32:
+        assert describe(linear, linear.bias) is None
+        return
+    x = made(count, 1, shape[1], seed=2)
+    expected = linear(x)
+    got = Product(team).times(linear, x, linear.bias)
+    if kind == "float32" and count > 1:
+        assert got is None  # torch's own product is faster
+        return
+    assert got is not None
+    torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["float32", "int4"])
+def test_one_product_after_a_wider_one(kind: str, team: Team) -> None:
+    product = Product(team)
+    for shape in ((40, 100), (9, 33), (40, 100)):
+        linear, x = held(kind, shape, bias=False), made(1, shape[1], seed=3)
+        got = product.times(linear, x, None)
+        assert got is not None
+        torch.testing.assert_close(got, linear(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_what_is_not_finite_stays_so(dtype: torch.dtype, bad: float, team: Team) -> None:
+    linear = Linear(40, 3, bias=False)
+    weight = made(3, 40)
+    weight[1, 7] = bad
+    linear.weight = nn.Parameter(weight.to(dtype), requires_grad=False)
+    got = Product(team).times(linear, torch.ones(1, 40), None)
+    assert got is not None
+    assert got.isfinite().tolist() == [[True, False, True]]
+
+
+def test_sixteen_bits_without_the_instruction_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    import numba
+    from numba import types
+    from numba.extending import intrinsic
+
+    from llmcli.kernels import words
+
+    monkeypatch.setattr(words, "_HAS_HALVES", False)
+
+    @intrinsic
+    def plainly(_typing, _bits):
+        def generate(_context, builder, _signature, args):
+            return words.half_to_float(builder, args[0])
+
+        return types.float32(types.uint16), generate
+
+    @numba.njit
+    def every(bits, out):
+        for i in range(bits.size):
+            out[i] = plainly(bits[i])
+
+    bits = np.arange(65536, dtype=np.uint16)
+    out = np.empty(65536, np.float32)
+    every(bits, out)
+    expected = bits.view(np.float16).astype(np.float32)
+    np.testing.assert_array_equal(out, expected)
