@@ -25,6 +25,7 @@ class Origin:
     cpu: str
     cores: int
     threads: int
+    steps: str
     torch: str
     version: str
 
@@ -144,6 +145,7 @@ def _origin(report: Mapping[str, Any]) -> Origin:
         cpu=str(machine["cpu"]),
         cores=int(machine["cores"]),
         threads=int(machine["threads"]),
+        steps=str(machine["steps"]),
         torch=str(machine["torch"]),
         version=str(report["version"]),
     )

@@ -16,7 +16,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where it ran."""
+    """Where it ran; `steps` says in what kernels those of one token are computed."""
 
     cpu: str
     cores: int
@@ -24,6 +24,7 @@ class Machine:
     memory_bytes: int | None
     device: str
     dtype: str
+    steps: str
     torch: str
     python: str
     platform: str

@@ -169,13 +169,18 @@ def _weigh(into: ArmRuns, stepper: Stepper, runs: CaseRuns) -> None:
     into.formula_bytes = cache_bytes(
         into.arm.kind, spec, pieces, element_bytes=size, rows=case.rows, planned=case.planned
     )
-    held = case.planned - 2
+    held, held_in = case.planned - 2, stepper.decoder.bytes_a_number()
     if into.arm.kind == "none":
         into.step_work = forward_work(
-            spec, new=held + 1, cached=False, element_bytes=size, piece=PREFILL_CHUNK
+            spec,
+            new=held + 1,
+            cached=False,
+            element_bytes=size,
+            piece=PREFILL_CHUNK,
+            held_in=held_in,
         )
     else:
-        work = forward_work(spec, new=1, held=held, element_bytes=size)
+        work = forward_work(spec, new=1, held=held, element_bytes=size, held_in=held_in)
         spared = bytes_spared(into.arm.kind, spec, pieces, element_bytes=size)
         into.step_work = tuple(
             replace(one, cache_read=one.cache_read - spared) if one.part == "attention" else one

@@ -121,7 +121,7 @@ class Bench:
             seed=request.seed,
             repeats=request.repeats,
             warmup=request.warmup,
-            machine=machine_facts(decoder),
+            machine=machine_facts(decoder, self.engine.loaded.kernels),
             limits=self.limits,
             strategies=tuple(_strategy(settings, cases) for settings, cases in self._found),
             peak_memory_bytes=self._most_memory(),

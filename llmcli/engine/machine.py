@@ -13,8 +13,8 @@ from llmcli.bench.report import Machine
 from llmcli.model import Decoder
 
 
-def machine_facts(decoder: Decoder) -> Machine:
-    """What a measurement must tell about where it was made."""
+def machine_facts(decoder: Decoder, steps: str) -> Machine:
+    """What a measurement must tell about where it was made, and in what its steps run."""
     device = str(decoder.device)
     if decoder.device.type == "cuda":
         device += f" ({torch.cuda.get_device_name(decoder.device)})"
@@ -25,6 +25,7 @@ def machine_facts(decoder: Decoder) -> Machine:
         memory_bytes=_memory(),
         device=device,
         dtype=str(decoder.dtype).removeprefix("torch."),
+        steps=steps,
         torch=torch.__version__,
         python=platform.python_version(),
         platform=platform.platform(),

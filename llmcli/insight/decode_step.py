@@ -120,6 +120,7 @@ def _run(
         cached=kind != "none",
         element_bytes=decoder.dtype.itemsize,
         piece=PREFILL_CHUNK,
+        held_in=decoder.bytes_a_number(),
     )
     flops, moved = total(works)
     mode = Mode(

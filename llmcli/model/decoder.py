@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 
 import torch
 from torch import Tensor, nn
@@ -108,6 +109,14 @@ class Decoder(nn.Module):
             return self._dtype
         assert self.embed_tokens.weight is not None
         return self.embed_tokens.weight.dtype
+
+    def bytes_a_number(self) -> dict[str, float]:
+        """In what each matrix is held, by its parameter's name: a narrow or packed one in less."""
+        return {
+            f"{name}.weight": module.nbytes / prod(module.shape)
+            for name, module in self.named_modules()
+            if isinstance(module, Weighted) and module.owns
+        }
 
     def forward(
         self,

@@ -78,6 +78,16 @@ class Weighted(nn.Module):
         return self._held.shape[0], self._held.shape[1]
 
     @property
+    def owns(self) -> bool:
+        """Whether it has a matrix; a tied head has none."""
+        return self.weight is not None or self.packed is not None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it is held in, scales of a packed one included."""
+        return self._held.nbytes
+
+    @property
     def _held(self) -> Tensor | Packed:
         held = self.weight if self.packed is None else self.packed
         assert held is not None

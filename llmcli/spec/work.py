@@ -7,6 +7,7 @@ that a mask hides. Bytes are those of weights and of the cache, not of activatio
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Literal
@@ -42,15 +43,18 @@ def forward_work(
     element_bytes: int = 2,
     logits: int = 1,
     piece: int | None = None,
+    held_in: Mapping[str, float] | None = None,
 ) -> tuple[Work, ...]:
     """What a forward of `new` tokens costs after `held` ones that a cache holds.
 
     Without `cached` nothing is kept, and `held` must be 0. `logits` is for how many of the new
     tokens the head computes them. Of experts, as many are read as the tokens could choose. `piece`:
     without a cache, so many tokens go through a layer at a time; its weights are counted once.
+    `held_in` gives the bytes of a number of the parameters that are not held in `element_bytes`.
     """
     assert cached or not held
     run = _Run(spec, new, held, cached, element_bytes, new if cached or not piece else piece)
+    run.held_in = held_in or {}
     parts: list[Part] = ["embedding", "projections", "attention", "recurrence", "mlp"]
     totals = {part: [0, 0, 0, 0] for part in parts}
     for index, layer in enumerate(spec.layers):
@@ -79,6 +83,7 @@ class _Run:
         self, spec: DecoderSpec, new: int, held: int, cached: bool, size: int, piece: int
     ) -> None:
         self.piece = piece
+        self.held_in: Mapping[str, float] = {}
         self.spec, self.new, self.held, self.cached, self.size = spec, new, held, cached, size
         self.shapes = parameter_shapes(spec)
         self.wide = wide_parameters(spec)
@@ -86,19 +91,20 @@ class _Run:
     def embedding(self) -> Work:
         spec, new = self.spec, self.new
         flops = 2 * new * spec.hidden_size * spec.embed_width if spec.embed_size else 0
-        rows = new * spec.embed_width
+        read = new * spec.embed_width * self._size("embed_tokens.weight")
         if "embed_positions.weight" in self.shapes:
-            rows += new * spec.hidden_size
-        projection = prod(self.shapes.get("embed_proj.weight", (0,)))
-        return Work(part="embedding", flops=flops, weight_bytes=(rows + projection) * self.size)
+            read += new * spec.hidden_size * self._size("embed_positions.weight")
+        read += self._whole("embed_proj.weight")
+        return Work(part="embedding", flops=flops, weight_bytes=round(read))
 
     def head(self, logits: int) -> Work:
         spec = self.spec
         matrix = spec.vocab_size * spec.embed_width
         matrix += prod(self.shapes.get("head_proj.weight", (0,)))
-        bias = spec.vocab_size if spec.head_bias else 0
-        norm = sum(prod(shape) for name, shape in self.shapes.items() if name.startswith("norm."))
-        weight_bytes = (matrix + bias + norm) * self.size
+        named = "embed_tokens.weight" if spec.tie_embeddings else "lm_head.weight"
+        others = ["head_proj.weight", "lm_head.bias"]
+        others += [name for name in self.shapes if name.startswith("norm.")]
+        weight_bytes = round(sum(map(self._whole, (named, *others))))
         return Work(part="head", flops=2 * logits * matrix, weight_bytes=weight_bytes)
 
     def layer(self, index: int, layer: LayerSpec) -> list[Work]:
@@ -169,10 +175,15 @@ class _Run:
         return Work(part="mlp", flops=2 * self.new * flops, weight_bytes=read)
 
     def _bytes(self, prefix: str, shapes: dict[str, Shape]) -> int:
-        return sum(
-            prod(shape) * (max(4, self.size) if prefix + name in self.wide else self.size)
-            for name, shape in shapes.items()
-        )
+        return round(sum(self._whole(prefix + name) for name in shapes))
+
+    def _whole(self, name: str) -> float:
+        """Bytes of a parameter; 0 where there is none of that name."""
+        return prod(self.shapes.get(name, (0,))) * self._size(name)
+
+    def _size(self, name: str) -> float:
+        """Bytes of one of its numbers."""
+        return self.held_in.get(name, max(4, self.size) if name in self.wide else self.size)
 
 
 def _matrix(name: str, shape: Shape) -> int:

@@ -33,6 +33,7 @@ QUICK = (*BENCH, "--prompt-tokens", "5,9", "--new-tokens", "6", "--repeats", "3"
 GOLDEN = """\
 model: stories260k, float32 on cpu
 machine: *
+steps: torch (the model is small)
 software: *
 command: *
 runs: 3 of each arm in turns after 1 to warm up
@@ -277,7 +278,7 @@ def test_what_two_reports_do_not_share_is_said(invoke: Invoke, tmp_path: Path) -
 
 _EMPTY = (
     b'{"format": 1, "strategies": [], "whole": true, "model": "m", "version": "1", "machine": '
-    b'{"dtype": "", "device": "", "cpu": "", "torch": "", "cores": 1, "threads": 1}}'
+    b'{"dtype": "", "device": "", "cpu": "", "torch": "", "cores": 1, "threads": 1, "steps": ""}}'
 )
 
 

@@ -9,12 +9,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from llmcli.cache import CacheKind, KVCache, make_cache
 from llmcli.model import Decoder
+from llmcli.model.linear import Linear
+from llmcli.model.packed import pack_int8
 from llmcli.spec import count_parameters, kv_bytes_per_token
 from llmcli.spec.work import forward_work, total
 from tests.families.turns import in_turns
 from tests.insight.decoders import ALL, decoder_of, ids_for
 from tests.oracle import Row
-from tests.tiny import tiny_spec
+from tests.tiny import random_decoder, tiny_spec
 
 # Beyond every window of the rows.
 HELD = 20
@@ -63,6 +65,25 @@ def test_a_step_reads_each_weight_once_and_every_key() -> None:
     norms = 5 * spec.hidden_size
     matrices = count_parameters(spec) - spec.vocab_size * spec.hidden_size - norms
     assert flops == 2 * matrices + 2 * (2 * 10 * 4 * 16 * 2)
+
+
+def test_narrow_and_packed_matrices_are_read_as_they_are_held() -> None:
+    decoder = random_decoder(dtype=torch.float32)
+    layer = decoder.layers[0]
+    narrow, packed = layer.get_submodule("mlp.up_proj"), layer.get_submodule("attn.q_proj")
+    assert isinstance(narrow, Linear)
+    assert isinstance(packed, Linear)
+    narrow.weight = torch.nn.Parameter(narrow.matrix().bfloat16(), requires_grad=False)
+    numbers = packed.matrix().numel()
+    packed.hold(pack_int8(packed.matrix()))
+    held_in = decoder.bytes_a_number()
+    assert held_in["layers.0.mlp.up_proj.weight"] == 2
+    assert held_in["layers.1.mlp.up_proj.weight"] == 4
+    assert held_in["embed_tokens.weight"] == 4
+    plain = total(forward_work(decoder.spec, new=1, element_bytes=4))[1]
+    told = total(forward_work(decoder.spec, new=1, element_bytes=4, held_in=held_in))[1]
+    spared = 2 * narrow.matrix().numel() + 4 * numbers - packed.nbytes
+    assert plain - told == spared
 
 
 def test_a_window_bounds_what_is_read() -> None:

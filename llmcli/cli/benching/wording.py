@@ -28,6 +28,7 @@ def machine_lines(report: Report) -> Iterator[str]:
     memory = f", {in_bytes(machine.memory_bytes)} memory" if machine.memory_bytes else ""
     yield f"model: {report.model}, {machine.dtype} on {machine.device}"
     yield f"machine: {machine.cpu}, {machine.cores} cores{memory}, {_threads(machine.threads)}"
+    yield f"steps: {machine.steps}"
     yield f"software: llmcli {report.version}, torch {machine.torch}, Python {machine.python}"
     yield f"command: {report.command}"
     yield f"runs: {report.repeats} of each arm in turns after {report.warmup} to warm up"
