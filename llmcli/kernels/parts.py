@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from llmcli.kernels.dots import LANES, dot_float32, mix_four
 from llmcli.kernels.words import apart, exp, floats, inlined, numbered
 
 NO_NORM, RMS_NORM, LAYER_NORM = numbered(3)
@@ -126,41 +127,56 @@ def activate(kind, gate, up, y, start, stop):
 def attend(q, keys, values, first, last, group, dim, scale, cap, scores, out, peaks, sums):
     """What the keys first ... last add for one key-value head and its `group` of queries.
 
-    q [group * dim]; keys and values [S * dim]; scores is room for `last - first` floats. Leaves
-    sum(exp(s - peak) v) in out [group * dim], and peak and sum(exp(s - peak)) of each query.
+    q [group * dim]; keys and values [S * dim]; scores is room for group * (last - first) floats.
+    Leaves sum(exp(s - peak) v) in out [group * dim], and peak and sum(exp(s - peak)) of each query.
     """
     apart()
-    count = last - first
+    count, chunks = last - first, dim // LANES
+    whole, at_q, at_keys = chunks * LANES, q.ctypes.data, keys.ctypes.data
+    for s in range(count):
+        key = (first + s) * dim
+        for head in range(group):
+            mine = head * dim
+            total = dot_float32(at_keys + key * 4, at_q + mine * 4, chunks)
+            for i in range(whole, dim):
+                total += q[mine + i] * keys[key + i]
+            scores[head * count + s] = total * scale
     for head in range(group):
+        row = scores[head * count : (head + 1) * count]
+        if cap > 0:
+            for s in range(count):
+                row[s] = capped(row[s], cap)
         peak = _LOWEST
-        mine = q[head * dim : (head + 1) * dim]
-        for s in range(count):
-            key = keys[(first + s) * dim : (first + s + 1) * dim]
-            total = np.float32(0)
-            for i in range(dim):
-                total += mine[i] * key[i]
-            total *= scale
-            if cap > 0:
-                total = capped(total, cap)
-            scores[s] = total
         for s in range(count):
             # A NaN becomes the peak, and with it all that follows.
-            if not scores[s] <= peak:
-                peak = scores[s]
-        weight_sum = np.float32(0)
+            if not row[s] <= peak:
+                peak = row[s]
         for s in range(count):
-            scores[s] = exp(scores[s] - peak)
+            row[s] = exp(row[s] - peak)
+        total = np.float32(0)
         for s in range(count):
-            weight_sum += scores[s]
-        mixed = out[head * dim : (head + 1) * dim]
-        for i in range(dim):
-            mixed[i] = 0
-        for s in range(count):
-            value = values[(first + s) * dim : (first + s + 1) * dim]
-            weight = scores[s]
+            total += row[s]
+        peaks[head], sums[head] = peak, total
+    for i in range(group * dim):
+        out[i] = 0
+    at_out, at_scores, at_values = out.ctypes.data, scores.ctypes.data, values.ctypes.data
+    fours = count // 4 * 4
+    for s in range(0, fours, 4):
+        value = (first + s) * dim
+        for head in range(group):
+            at = head * count + s
+            mix_four(
+                at_out + head * dim * 4, at_values + value * 4, dim * 4, at_scores + at * 4, chunks
+            )
+            for i in range(whole, dim):
+                for one in range(4):
+                    out[head * dim + i] += scores[at + one] * values[value + one * dim + i]
+    for s in range(fours, count):
+        value = (first + s) * dim
+        for head in range(group):
+            weight = scores[head * count + s]
             for i in range(dim):
-                mixed[i] += weight * value[i]
-        peaks[head], sums[head] = peak, weight_sum
+                out[head * dim + i] += weight * values[value + i]
 
 
 @inlined

@@ -119,7 +119,7 @@ def from_bfloat16(_typing, bits):
 
 def half_to_float(builder, bits):
     """IR that makes a float of the bits of a float16."""
-    if _HAS_HALVES:
+    if HAS_HALVES:
         return builder.fpext(builder.bitcast(bits, ir.HalfType()), F32)
     wide = builder.zext(bits, I32)
     sign = builder.shl(builder.and_(wide, I32(0x8000)), I32(16))
@@ -138,7 +138,7 @@ def _has_halves():
     return bool(features.get("f16c") or features.get("fullfp16") or features.get("neon"))
 
 
-_HAS_HALVES = _has_halves()
+HAS_HALVES = _has_halves()
 
 
 @intrinsic

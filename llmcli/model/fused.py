@@ -222,7 +222,7 @@ class FusedStep:
             room(team, spec.hidden_size),
             room(team, spec.hidden_size + self._most),
             room(team, width + self._most),
-            room(team, self._reach),
+            room(team, self._reach * spec.group_size),
             room(team, largest),
         )
 

@@ -64,7 +64,5 @@ def _held(owner: Weighted) -> tuple[int, int, Iterable[Tensor]] | None:
                 return None
             return _INT8_GROUPS, packed.group, (codes, scale)
         case Int4(codes, scale, minimum) as packed:
-            if packed.group % (2 * _LANES):
-                return None
             return _INT4, packed.group, (codes, scale, minimum)
     return None

@@ -11,7 +11,16 @@ from llmcli.model.linear import Linear
 from llmcli.model.matrices import describe
 from llmcli.model.packed import Int8, pack_int4, pack_int8
 
-KINDS = ["float32", "float16", "bfloat16", "int8", "int8 in groups", "int4", "int4 in 64"]
+KINDS = [
+    "float32",
+    "float16",
+    "bfloat16",
+    "int8",
+    "int8 in groups",
+    "int4",
+    "int4 in 16",
+    "int4 in 64",
+]
 # Widths that no vector and no group divides, single rows and columns, and more rows than fit.
 SHAPES = [(1, 1), (7, 5), (24, 96), (33, 100), (130, 64)]
 
@@ -38,6 +47,8 @@ def held(kind: str, shape: tuple[int, int], *, bias: bool = True) -> Linear:
             linear.hold(grouped_int8(weight, 32))
         case "int4":
             linear.hold(pack_int4(weight))
+        case "int4 in 16":
+            linear.hold(pack_int4(weight, 16))
         case "int4 in 64":
             linear.hold(pack_int4(weight, 64))
         case _:
@@ -92,7 +103,7 @@ def test_sixteen_bits_without_the_instruction_for_them(monkeypatch: pytest.Monke
 
     from llmcli.kernels import words
 
-    monkeypatch.setattr(words, "_HAS_HALVES", False)
+    monkeypatch.setattr(words, "HAS_HALVES", False)
 
     @intrinsic
     def plainly(_typing, _bits):
