@@ -9,6 +9,8 @@ import sys
 def main() -> None:
     """Run the command line and exit: 0, 1 run time, 2 usage, 130 Ctrl-C, 141 broken pipe."""
     code = 130
+    # Else torch's threads spin for a while after each operation, on the cores of the next one.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         from llmcli.cli import interrupts, terminal
 

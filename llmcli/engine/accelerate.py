@@ -11,6 +11,7 @@ from llmcli.errors import UsageError
 from llmcli.kernels.team import Team, missing
 from llmcli.model import Decoder
 from llmcli.model.fused import obstacle
+from llmcli.plurals import counted
 from llmcli.spec import DecoderSpec, count_parameters
 
 KernelChoice = Literal["auto", "on", "off"]
@@ -46,11 +47,12 @@ def accelerate(decoder: Decoder, team: Team | str) -> str:
     if isinstance(team, str):
         return f"torch ({team})"
     decoder.accelerate(team)
-    threads = f"{team.size} thread{'s' if team.size > 1 else ''}"
+    held = str(decoder.embed_tokens.dtype or "packed").removeprefix("torch.")
+    where = f"{counted(team.size, 'thread')}, weights {held}"
     if decoder.fused:
-        return f"compiled kernels, {threads}"
+        return f"compiled kernels, {where}"
     why = obstacle(decoder.spec) or "how its weights are held"
-    return f"torch, with compiled products ({why}), {threads}"
+    return f"torch, with compiled products ({why}), {where}"
 
 
 def _refusal(device: torch.device, dtype: torch.dtype) -> str | None:

@@ -99,7 +99,7 @@ def choose_dtype(
     if device.type == "cpu":
         if stored == torch.bfloat16 and _native_bfloat16():
             return stored, "auto: the file's own, and this CPU computes in it"
-        return torch.float32, f"auto: matrices stay {name}, in which this CPU does not compute"
+        return torch.float32, f"auto: this CPU does not compute in the file's {name}"
     if stored == torch.bfloat16 and not _has_bfloat16(device):
         return torch.float32, "auto: this device has no bfloat16"
     return stored, f"auto: the file's own, on {device.type}"

@@ -15,6 +15,7 @@ from llmcli.checkpoint.tensors import TensorFiles
 from llmcli.engine.accelerate import KernelChoice, accelerate, start_kernels
 from llmcli.engine.device import DtypeName, choose_device, choose_dtype
 from llmcli.families import read_spec
+from llmcli.kernels.team import Team
 from llmcli.model import Decoder
 from llmcli.spec import DecoderSpec, matrices, parameter_shapes, wide_parameters
 
@@ -56,8 +57,8 @@ def load_decoder(
 ) -> Loaded:
     """Read, prove and fill. Peak memory is the decoder's own size plus one tensor.
 
-    Where a CPU computes in float32 by its own choice, the matrices of a 16-bit file stay as they
-    are. `on_compile` is called if kernels have to be compiled for this machine first.
+    Where kernels run and the dtype is left to us, the matrices of a 16-bit file stay as they are.
+    `on_compile` is called if kernels have to be compiled for this machine first.
 
     Raises CheckpointError or UnsupportedError before any weight is read where config and
     headers do not fit.
@@ -87,7 +88,8 @@ def load_decoder(
         where, device_reason = choose_device(device)
         kind, dtype_reason = choose_dtype(dtype, where, _commonest_dtype(plan))
         team = start_kernels(kernels, spec, where, kind, on_compile=on_compile)
-        stays = where.type == "cpu" and dtype == "auto" and kind == torch.float32
+        # Without kernels every step would make floats of them again.
+        stays = isinstance(team, Team) and dtype == "auto"
         parameters = files.parameters(
             plan,
             dtype=kind,
