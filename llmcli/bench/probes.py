@@ -21,6 +21,13 @@ class Limits:
     bytes_per_second: float
     flops_per_second: float
 
+    def or_higher(self, other: Limits) -> Limits:
+        """The higher of each."""
+        return Limits(
+            max(self.bytes_per_second, other.bytes_per_second),
+            max(self.flops_per_second, other.flops_per_second),
+        )
+
 
 def measure_limits(
     device: torch.device, dtype: torch.dtype, clock: Clock, *, read_bytes: int = _READ_BYTES

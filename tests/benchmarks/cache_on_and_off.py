@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=128)
     parser.add_argument("--new", type=int, default=50)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--kernels", choices=("auto", "on", "off"), default="auto")
     parser.add_argument("--gguf", type=Path)
     parser.add_argument("--llama-python", default=sys.executable)
     asked = parser.parse_args()
@@ -73,7 +74,11 @@ def ours(folder: Path, asked: argparse.Namespace) -> dict[str, Run]:
     from llmcli.generation.stop import StopRule
     from llmcli.generation.strategies import make_strategy
 
-    decoder = load_decoder(ModelDir.open(folder), device="cpu", dtype="float32").decoder
+    loaded = load_decoder(
+        ModelDir.open(folder), device="cpu", dtype="float32", kernels=asked.kernels
+    )
+    decoder = loaded.decoder
+    print(f"llmcli's steps: {loaded.kernels}")
     ids = _prompt(decoder.spec.vocab_size, asked.prompt)[0].tolist()
     rule = StopRule(frozenset(), max_new_tokens=asked.new, room=asked.new)
 

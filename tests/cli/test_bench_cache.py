@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from llmcli.bench import probes
+from llmcli.bench.probes import Limits
 from llmcli.bench.proof import Difference, Proof
 from llmcli.bench.trial import ArmRuns
 from llmcli.engine import benching
@@ -108,6 +109,15 @@ def test_json_tells_everything(invoke: Invoke) -> None:
             if arm["proof"]:
                 assert arm["proof"]["same_ids"]
                 assert len(arm["proof"]["kl_by_step"]) == 6
+
+
+def test_limits_are_the_best_of_the_trials_start_and_end(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = iter([Limits(100.0, 7.0), Limits(90.0, 8.0)])
+    monkeypatch.setattr(benching, "measure_limits", lambda *_: next(found))
+    limits = _report(invoke)["limits"]
+    assert limits == {"bytes_per_second": 100.0, "flops_per_second": 8.0}
 
 
 def test_csv_and_jsonl_hold_the_same_rows(invoke: Invoke) -> None:
