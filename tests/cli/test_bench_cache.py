@@ -37,7 +37,7 @@ machine: *
 steps: torch (the model is small)
 software: *
 command: *
-runs: 3 of each arm in turns after 1 to warm up
+runs: 3 of each arm in turns after 1 to warm up, seed 0
 limits measured here: reads # _B/s, multiplies # _FLOP/s
 peak memory of the process: *
 
@@ -66,7 +66,7 @@ def _masked(text: str) -> str:
     )
     text = re.sub(r"[kMG](B|FLOP)/s", r"_\1/s", text)
     kept = r"(?<![\d.])(?:\d+(?:\.\d+)? (?:kB of|MB of|B of|steps|prompt|new|of each|to warm))"
-    pieces = re.split(f"({kept}|327.7 kB|float32|260k)", text)
+    pieces = re.split(f"({kept}|327.7 kB|float32|260k|seed 0)", text)
     masked = [
         part if at % 2 else re.sub(r"\d+(?:\.\d+)?(?:e-\d+)?", "#", part)
         for at, part in enumerate(pieces)

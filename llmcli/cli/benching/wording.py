@@ -31,7 +31,8 @@ def machine_lines(report: Report) -> Iterator[str]:
     yield f"steps: {machine.steps}"
     yield f"software: llmcli {report.version}, torch {machine.torch}, Python {machine.python}"
     yield f"command: {report.command}"
-    yield f"runs: {report.repeats} of each arm in turns after {report.warmup} to warm up"
+    runs = f"{report.repeats} of each arm in turns after {report.warmup} to warm up"
+    yield f"runs: {runs}, seed {report.seed}"
     if report.limits is not None:
         yield (
             f"limits measured here: reads {report.limits.bytes_per_second / 1e9:.1f} GB/s, "
