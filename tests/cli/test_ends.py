@@ -149,8 +149,10 @@ def test_answers_of_no_text(invoke: Invoke, tmp_path: Path, flags: list[str]) ->
     args = ["generate", "-m", str(puppet.folder), "hi", *flags]
     result = invoke(*args, "-v", "--logprobs", "2")
     assert (result.code, result.out) == (0, "\n")
-    new = int(flags[1] != "0")
-    assert f"decode: {new} tokens, -, finish reason: {'stop' if new else 'length'}" in result.err
+    none = flags[1] == "0"
+    new = int(not none)
+    told = f"{'0 tokens' if none else '1 token'}, -, finish reason: {'length' if none else 'stop'}"
+    assert f"decode: {told}" in result.err
     assert ("time to first token -" in result.err) == (new == 0)
     told = json.loads(invoke(*args, "--json").out)
     assert (told["text"], len(told["ids"])) == ("", new)
