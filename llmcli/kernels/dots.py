@@ -234,34 +234,38 @@ def _dot_int4(chunks):
 _dot_int4_32, _dot_int4_16 = _dot_int4(2), _dot_int4(1)
 
 
-@intrinsic
-def _dot_int8_groups(_typing, codes, scales, x, groups, group):
-    """sum over groups of a multiple of 8 columns of scale * (codes . x)."""
+def _dot_int8_groups(chunks):
+    """An intrinsic: sum over groups, `chunks` times LANES columns each, of scale * (codes . x)."""
+    group = chunks * LANES
 
-    def generate(_context, builder, _signature, args):
-        codes, scales, x, groups, group = args
-        codes = builder.inttoptr(codes, I8.as_pointer())
-        scales, x = (builder.inttoptr(one, F32.as_pointer()) for one in (scales, x))
-        zeros = ir.Constant(_FLOATS, [0.0] * LANES)
-        lanes = cgutils.alloca_once_value(builder, zeros)
-        inner = cgutils.alloca_once_value(builder, zeros)
-        builder.store(zeros, lanes)
-        with cgutils.for_range(builder, groups) as over:
-            scale = builder.load(builder.gep(scales, [over.index]))
-            builder.store(zeros, inner)
-            first = builder.mul(over.index, group)
-            with cgutils.for_range(builder, builder.lshr(group, I64(3))) as chunk:
-                at = builder.add(first, builder.mul(chunk.index, I64(LANES)))
-                code = builder.sext(_vector(builder, codes, at, _BYTES), _INTS)
-                product = builder.fmul(
-                    builder.sitofp(code, _FLOATS), _vector(builder, x, at, _FLOATS), flags=_FLAGS
-                )
-                builder.store(builder.fadd(builder.load(inner), product, flags=_FLAGS), inner)
-            scaled = builder.fmul(_spread(builder, scale), builder.load(inner), flags=_FLAGS)
-            builder.store(builder.fadd(builder.load(lanes), scaled, flags=_FLAGS), lanes)
-        return _total(builder, builder.load(lanes))
+    @intrinsic
+    def dot(_typing, codes_at, scales, x, groups):
+        def generate(_context, builder, _signature, args):
+            codes_at, scales, x, groups = args
+            codes = builder.inttoptr(codes_at, I8.as_pointer())
+            scales, x = (builder.inttoptr(one, F32.as_pointer()) for one in (scales, x))
+            lanes = cgutils.alloca_once(builder, _FLOATS)
+            builder.store(ir.Constant(_FLOATS, [0.0] * LANES), lanes)
+            with cgutils.for_range(builder, groups) as over:
+                first = builder.mul(over.index, I64(group))
+                _ahead(builder, builder.add(codes_at, first))
+                inner = None
+                for chunk in range(chunks):
+                    at = builder.add(first, I64(chunk * LANES))
+                    value, part = _int8s(builder, codes, at), _vector(builder, x, at, _FLOATS)
+                    product = builder.fmul(value, part, flags=_FLAGS)
+                    inner = builder.fadd(inner, product, flags=_FLAGS) if inner else product
+                scale = _spread(builder, builder.load(builder.gep(scales, [over.index])))
+                scaled = builder.fmul(scale, inner, flags=_FLAGS)
+                builder.store(builder.fadd(builder.load(lanes), scaled, flags=_FLAGS), lanes)
+            return _total(builder, builder.load(lanes))
 
-    return types.float32(*(types.int64,) * 5), generate
+        return types.float32(*(types.int64,) * 4), generate
+
+    return dot
+
+
+_dot_int8_32, _dot_int8_8 = _dot_int8_groups(4), _dot_int8_groups(1)
 
 
 @inlined
@@ -312,11 +316,27 @@ def _rows_int8(at, scales, x, y, start, stop, columns):
 
 @inlined
 def _rows_int8_groups(at, scales, group, x, y, start, stop, columns):
-    groups = columns // group
+    groups, at_x = columns // group, x.ctypes.data
     for row in range(start, stop):
-        y[row] = _dot_int8_groups(
-            at + row * columns, scales + row * groups * 4, x.ctypes.data, groups, group
-        )
+        here, its = at + row * columns, scales + row * groups * 4
+        if group == 32:
+            y[row] = _dot_int8_32(here, its, at_x, groups)
+        elif group == 8:
+            y[row] = _dot_int8_8(here, its, at_x, groups)
+        else:
+            y[row] = _row_int8_groups(here, its, group, x, groups)
+
+
+@inlined
+def _row_int8_groups(at, scales, group, x, groups):
+    """One row with groups of another size."""
+    codes, scale, total = signed_bytes(at, groups * group), floats(scales, groups), np.float32(0)
+    for g in range(groups):
+        part = np.float32(0)
+        for i in range(g * group, (g + 1) * group):
+            part += np.float32(codes[i]) * x[i]
+        total += scale[g] * part
+    return total
 
 
 @inlined

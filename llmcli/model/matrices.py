@@ -14,7 +14,6 @@ from llmcli.model.packed import Int4, Int8
 # As in kernels/dots.py, which cannot be imported here without numba.
 _DENSE = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 _INT8, _INT8_GROUPS, _INT4 = 3, 4, 5
-_LANES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ def _held(owner: Weighted) -> tuple[int, int, Iterable[Tensor]] | None:
         case Int8(codes, scale) as packed:
             if scale.shape[1] == 1:
                 return _INT8, packed.group, (codes, scale)
-            if packed.group % _LANES or packed.shape[1] % packed.group:
+            if packed.shape[1] % packed.group:
                 return None
             return _INT8_GROUPS, packed.group, (codes, scale)
         case Int4(codes, scale, minimum) as packed:
