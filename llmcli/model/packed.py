@@ -1,6 +1,6 @@
 """Weight matrices held in fewer bits than a float, and how they become floats again.
 
-Int8   one float32 scale for each run of `group` columns (a whole row, by default):
+Int8   one float32 scale for each run of `group` columns (or a whole row):
        w = scale * code, with a code from -127 to 127
 Int4   a float16 scale and minimum for each run of `group` columns:
        w = scale * code + minimum, with a code from 0 to 15. Byte j of a group holds the code of
@@ -12,13 +12,17 @@ A last group that is not full is filled with columns of no meaning. Must not kno
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-INT4_GROUP = 32
+from llmcli.model.closest import codes_from_minimum, scale_and_minimum, symmetric_scale
+from llmcli.spec import INT4_GROUP, PackingKind, int8_group
+
+# Numbers packed at a time: in float32 they stay in the caches of a core.
+_BLOCK = 1 << 16
 
 
 class Packed(ABC):
@@ -50,6 +54,10 @@ class Packed(ABC):
     def nbytes(self) -> int:
         return sum(part.nbytes for part in self.parts.values())
 
+    @abstractmethod
+    def to(self, device: torch.device) -> Packed:
+        """The same on another device."""
+
     def unpacked(self) -> Tensor:
         """All of it in float32, newly made."""
         return self.rows(0, self.shape[0])
@@ -79,6 +87,9 @@ class Int8(Packed):
 
     def gather(self, ids: Tensor) -> Tensor:
         return self._floats(self.codes[ids], self.scale[ids])
+
+    def to(self, device: torch.device) -> Int8:
+        return Int8(self.codes.to(device), self.scale.to(device))
 
     def _floats(self, codes: Tensor, scale: Tensor) -> Tensor:
         wide = codes.to(torch.float32)
@@ -115,18 +126,45 @@ class Int4(Packed):
     def gather(self, ids: Tensor) -> Tensor:
         return self._floats(self.codes[ids], self.scale[ids], self.minimum[ids])
 
+    def to(self, device: torch.device) -> Int4:
+        parts = (self.codes.to(device), self.scale.to(device), self.minimum.to(device))
+        return Int4(*parts, self.width)
+
     def _floats(self, codes: Tensor, scale: Tensor, minimum: Tensor) -> Tensor:
         both = torch.cat((codes & 15, codes >> 4), -1).to(torch.float32)
         both.mul_(scale.to(torch.float32)[..., None]).add_(minimum.to(torch.float32)[..., None])
         return both.flatten(-2)[..., : self.width]
 
 
-def pack_int8(weight: Tensor) -> Int8:
-    """One scale a row: the largest magnitude becomes 127. A row of zeros has scale 0."""
-    wide = weight.to(torch.float32)
-    scale = wide.abs().amax(1, keepdim=True) / 127
-    codes = (wide / torch.where(scale > 0, scale, 1)).round_().clamp_(-127, 127)
-    return Int8(codes.to(torch.int8), scale)
+def pack(weight: Tensor, kind: PackingKind, *, group: int = INT4_GROUP) -> Packed:
+    """The matrix [C_out, C_in] packed; `group` is that of int4.
+
+    Exact to the last bit alike on every machine: it is done on the CPU, a few rows at a time.
+    """
+    wide = weight.to("cpu")
+    if kind == "int8":
+        return pack_int8(wide, int8_group(weight.shape[1]))
+    return pack_int4(wide, group)
+
+
+def pack_int8(weight: Tensor, group: int | None = None) -> Int8:
+    """A scale for every `group` columns, which divides the width; left out, one for a row.
+
+    A row's largest magnitude becomes 127; a group's scale is the best of several.
+    """
+    count, width = weight.shape
+    assert group is None or width % group == 0, (width, group)
+    codes = torch.empty(count, width, dtype=torch.int8)
+    scale = torch.empty(count, 1 if group is None else width // group)
+    for at, rows in _blocks(weight):
+        grouped = rows.view(len(rows), -1, group or width)
+        if group is None:
+            step = grouped.abs().amax(-1, keepdim=True) / 127
+        else:
+            step = symmetric_scale(grouped)
+        nearest = (grouped / torch.where(step > 0, step, 1)).round_().clamp_(-127, 127)
+        codes[at], scale[at] = nearest.flatten(1).to(torch.int8), step[..., 0]
+    return Int8(codes, scale)
 
 
 def pack_int4(weight: Tensor, group: int = INT4_GROUP) -> Int4:
@@ -134,16 +172,27 @@ def pack_int4(weight: Tensor, group: int = INT4_GROUP) -> Int4:
     assert group > 0, group
     assert group % 2 == 0, group
     count, width = weight.shape
-    wide = weight.to(torch.float32)
-    if over := -width % group:
-        # Copies of the last column leave the range of their group as it is.
-        wide = torch.cat((wide, wide[:, -1:].expand(count, over)), 1)
-    grouped = wide.view(count, -1, group)
-    # The codes are chosen for the scale and minimum as they are once rounded to float16.
-    minimum = grouped.amin(-1).to(torch.float16)
-    scale = ((grouped.amax(-1) - minimum.to(torch.float32)) / 15).to(torch.float16)
-    step = scale.to(torch.float32)[..., None]
-    codes = (grouped - minimum.to(torch.float32)[..., None]) / torch.where(step > 0, step, 1)
-    codes = codes.round_().clamp_(0, 15).to(torch.uint8)
-    low, high = codes[..., : group // 2], codes[..., group // 2 :]
-    return Int4(low | (high << 4), scale, minimum, width)
+    over = -width % group
+    groups = (width + over) // group
+    codes = torch.empty(count, groups, group // 2, dtype=torch.uint8)
+    scale, minimum = torch.empty(2, count, groups, dtype=torch.float16)
+    for at, rows in _blocks(weight):
+        if over:
+            # Copies of the last column leave the range of their group as it is.
+            rows = torch.cat((rows, rows[:, -1:].expand(-1, over)), 1)
+        grouped = rows.view(len(rows), groups, group)
+        step, least = scale_and_minimum(grouped)
+        nearest = codes_from_minimum(grouped, step, least).to(torch.uint8)
+        low, high = nearest[..., : group // 2], nearest[..., group // 2 :]
+        codes[at] = low | (high << 4)
+        scale[at], minimum[at] = step[..., 0].to(torch.float16), least[..., 0].to(torch.float16)
+    return Int4(codes, scale, minimum, width)
+
+
+def _blocks(weight: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Some rows at a time, in float32."""
+    count, width = weight.shape
+    step = max(1, _BLOCK // width)
+    for start in range(0, count, step):
+        at = slice(start, start + step)
+        yield at, weight[at].to(torch.float32)

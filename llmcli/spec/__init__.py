@@ -19,6 +19,15 @@ from llmcli.spec.decoder import (
     SpecError,
 )
 from llmcli.spec.kept import kv_bytes_per_layer, kv_bytes_per_token, kv_shape, state_bytes
+from llmcli.spec.packing import (
+    INT4_GROUP,
+    PackingKind,
+    int8_group,
+    packable,
+    packed_bytes,
+    packed_parts,
+    packing,
+)
 from llmcli.spec.parameters import (
     count_parameters,
     matrices,
@@ -37,6 +46,7 @@ from llmcli.spec.rope import (
 )
 
 __all__ = [
+    "INT4_GROUP",
     "Activation",
     "Alibi",
     "DecoderSpec",
@@ -52,6 +62,7 @@ __all__ = [
     "MlpKind",
     "NormKind",
     "OutputGate",
+    "PackingKind",
     "Positions",
     "QkNorm",
     "Residual",
@@ -61,10 +72,15 @@ __all__ = [
     "SpecError",
     "YarnScaling",
     "count_parameters",
+    "int8_group",
     "kv_bytes_per_layer",
     "kv_bytes_per_token",
     "kv_shape",
     "matrices",
+    "packable",
+    "packed_bytes",
+    "packed_parts",
+    "packing",
     "parameter_shapes",
     "state_bytes",
     "wide_parameters",
