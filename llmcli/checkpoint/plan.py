@@ -21,11 +21,15 @@ LOADABLE = frozenset({"F32", "F16", "BF16", "F64"})
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """How one parameter is made of stored tensors."""
+    """How one parameter is made of stored tensors.
+
+    `packed`: they are the codes and scales of a matrix in llmcli's own quantised form.
+    """
 
     piece: Piece
     shape: Shape
     sources: tuple[StoredTensor, ...]
+    packed: bool = False
 
     @property
     def target(self) -> str:
@@ -90,7 +94,7 @@ def make_plan(
     unexpected = [
         f"{name} {list(tensor.shape)}" for name, tensor in stored.items() if name not in used
     ]
-    _refuse_misfits(missing=missing, unexpected=unexpected, misshapen=misshapen)
+    refuse_misfits(missing=missing, unexpected=unexpected, misshapen=misshapen)
     _check_dtypes(
         [tensor for item in made.values() for tensor in item.sources]
         + [copy for copy, _ in repeats]
@@ -110,7 +114,8 @@ def _prefix(
     return prefixes[0]
 
 
-def _refuse_misfits(**kinds: Iterable[str]) -> None:
+def refuse_misfits(**kinds: Iterable[str]) -> None:
+    """Raise CheckpointError with all that does not fit, each kind under its label."""
     listed = {label: shortlist(names) for label, names in kinds.items()}
     problems = "; ".join(f"{label}: {names}" for label, names in listed.items() if names)
     if problems:

@@ -64,22 +64,27 @@ class TensorFiles:
         device: torch.device,
         wide: frozenset[str] = frozenset(),
         kept: frozenset[str] = frozenset(),
-    ) -> Iterator[tuple[str, Tensor]]:
+        passing: frozenset[str] = frozenset(),
+    ) -> Iterator[tuple[str, Tensor | tuple[Tensor, ...]]]:
         """Each parameter of the plan, on `device` in `dtype`, one at a time.
 
         Those named in `wide` are in float32 at least; those in `kept` stay in a stored dtype that
-        is narrower.
+        is narrower. Those in `passing` are made into something else at once by whoever takes them.
+        Of a parameter that is stored packed come its parts, as they are stored.
         A large tensor that needs no change stays a view of the mapped file: no copy is made.
         """
         copied = 0
         for item in plan.assignments:
+            if item.packed:
+                yield item.target, tuple(self._part(source, device) for source in item.sources)
+                continue
             made = self.make(item)
             least = torch.float32 if item.target in wide else dtype
             goal = torch.promote_types(dtype, least)
             if item.target in kept and made.dtype.itemsize < goal.itemsize:
                 goal = made.dtype
             tensor = made.to(device, goal)
-            if not _shares_memory(tensor, self.read(item.source)):
+            if item.target in passing or not _shares_memory(tensor, self.read(item.source)):
                 copied += item.source.nbytes
             elif item.source.nbytes < _SMALL_BYTES:
                 tensor = tensor.clone()
@@ -89,8 +94,13 @@ class TensorFiles:
                 self._release()
                 copied = 0
 
+    def _part(self, stored: StoredTensor, device: torch.device) -> Tensor:
+        part = self.read(stored).to(device)
+        return part.clone() if stored.nbytes < _SMALL_BYTES else part
+
     def make(self, item: Assignment) -> Tensor:
         """One parameter in its stored dtype, contiguous; a view of the file where it can be."""
+        assert not item.packed, item.target
         parts = [arrange(self.read(source), item.piece) for source in item.sources]
         tensor = parts[0] if len(parts) == 1 else torch.stack(parts)
         assert tuple(tensor.shape) == item.shape, f"{item.target}: {tuple(tensor.shape)}"

@@ -26,6 +26,7 @@ COMMANDS = {
     "pull": "Fetch a checkpoint and print its folder.",
     "models": "List the checkpoints on this machine.",
     "convert": "Turn a GGUF file into a checkpoint folder.",
+    "quantize": "Write a checkpoint in 8 or 4 bits.",
 }
 
 

@@ -26,6 +26,7 @@ CacheChoice = Literal["growing", "ring", "static", "quantized-8", "quantized-4",
 KernelsChoice = Literal["auto", "on", "off"]
 OverflowChoice = Literal["stop", "shift"]
 StoredDtype = Literal["float16", "bfloat16", "float32"]
+BitsChoice = Literal["8", "4"]
 
 PROMPT = "Prompt"
 LENGTH = "Where the text ends"
@@ -445,6 +446,35 @@ ConvertDtype = Annotated[
         metavar="DTYPE",
         help="Write float16, bfloat16 or float32 [default: float16].",
         parser=one_of("--dtype", StoredDtype),
+    ),
+]
+QuantizeSource = Annotated[
+    str,
+    typer.Argument(
+        metavar="SRC",
+        help="A folder, a catalogue name or a hub id OWNER/NAME.",
+        show_default=False,
+    ),
+]
+QuantizeOut = Annotated[
+    Path, typer.Argument(metavar="OUT", help="A new folder.", show_default=False)
+]
+QuantizeBits = Annotated[
+    BitsChoice | None,
+    value_option(
+        "--bits",
+        metavar="8|4",
+        help="Bits of a number in the matrices; embedding and head always have 8.",
+        parser=one_of("--bits", BitsChoice),
+    ),
+]
+GroupSize = Annotated[
+    int | None,
+    value_option(
+        "--group-size",
+        metavar="N",
+        help="With --bits 4, how many numbers share a scale and a minimum [default: 32].",
+        parser=_whole("--group-size"),
     ),
 ]
 PullName = Annotated[

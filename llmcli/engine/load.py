@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
-from torch import Tensor
 
 from llmcli.checkpoint.directory import ModelDir
-from llmcli.checkpoint.plan import LoadPlan, make_plan
+from llmcli.checkpoint.plan import LoadPlan
 from llmcli.checkpoint.tensors import TensorFiles
 from llmcli.engine.accelerate import KernelChoice, accelerate, start_kernels
 from llmcli.engine.device import DtypeName, choose_device, choose_dtype
-from llmcli.families import read_spec
+from llmcli.engine.packed_parameters import put_together
+from llmcli.engine.proved import prove_folder
 from llmcli.kernels.team import Team
 from llmcli.model import Decoder
 from llmcli.spec import DecoderSpec, matrices, parameter_shapes, wide_parameters
@@ -28,6 +29,8 @@ _STORED = {
 
 # (bytes done, bytes in all)
 OnProgress = Callable[[int, int], None]
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,28 +66,9 @@ def load_decoder(
     Raises CheckpointError or UnsupportedError before any weight is read where config and
     headers do not fit.
     """
-    family, spec, warnings = read_spec(directory.config)
-    stored = directory.tensors()
-
-    def planned(spec: DecoderSpec) -> LoadPlan:
-        return make_plan(
-            parameter_shapes(spec),
-            stored,
-            family.rules(spec),
-            num_layers=spec.num_layers,
-            num_experts=spec.experts.count if spec.experts else 0,
-            prefixes=family.prefixes,
-        )
-
-    plan = planned(spec)
     with TensorFiles() as files:
-        if not files.repeats_equal(plan):
-            warnings.append(
-                "config.json ties the head to the embedding, but the file holds a different "
-                "lm_head; the file's head is used, as transformers does"
-            )
-            spec = replace(spec, tie_embeddings=False)
-            plan = planned(spec)
+        proved = prove_folder(directory, files)
+        spec, plan = proved.spec, proved.plan
         where, device_reason = choose_device(device)
         kind, dtype_reason = choose_dtype(dtype, where, _commonest_dtype(plan))
         team = start_kernels(kernels, spec, where, kind, on_compile=on_compile)
@@ -97,21 +81,26 @@ def load_decoder(
             wide=wide_parameters(spec),
             kept=matrices(spec) if stays else frozenset(),
         )
-        decoder = Decoder.filled(spec, _counted(parameters, plan, on_progress), dtype=kind)
+        decoder = Decoder.filled(
+            spec,
+            put_together(_counted(parameters, plan, on_progress), parameter_shapes(spec)),
+            dtype=kind,
+        )
     path = accelerate(decoder.eval(), team)
-    return Loaded(decoder, family.name, device_reason, dtype_reason, path, tuple(warnings))
+    return Loaded(decoder, proved.family, device_reason, dtype_reason, path, proved.warnings)
 
 
 def _commonest_dtype(plan: LoadPlan) -> torch.dtype:
     bytes_by_dtype: Counter[str] = Counter()
     for item in plan.assignments:
-        bytes_by_dtype[item.source.dtype] += item.source.nbytes
+        if not item.packed:
+            bytes_by_dtype[item.source.dtype] += item.source.nbytes
     return _STORED[bytes_by_dtype.most_common(1)[0][0]]
 
 
 def _counted(
-    parameters: Iterable[tuple[str, Tensor]], plan: LoadPlan, on_progress: OnProgress | None
-) -> Iterator[tuple[str, Tensor]]:
+    parameters: Iterable[tuple[str, _T]], plan: LoadPlan, on_progress: OnProgress | None
+) -> Iterator[tuple[str, _T]]:
     total = sum(item.source.nbytes for item in plan.assignments)
     done = 0
     for (name, tensor), item in zip(parameters, plan.assignments, strict=True):

@@ -6,11 +6,13 @@ Must not know torch; a family must not know another family's internals.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
 from llmcli.checkpoint.config import ConfigReader
 from llmcli.checkpoint.escape import printable
+from llmcli.checkpoint.packed_form import KEY, packed_form
 from llmcli.errors import CheckpointError, UnsupportedError
 from llmcli.families import (
     bloom,
@@ -126,14 +128,17 @@ def read_spec(config: Mapping[str, Any]) -> tuple[Family, DecoderSpec, list[str]
     """
     family = find_family(config)
     _refuse_quantised(config)
+    form = packed_form(config)
     reader = ConfigReader(config)
-    reader.ignore(_QUANTISATION)
+    reader.ignore((*_QUANTISATION, KEY))
     try:
         spec = family.read(reader)
     except SpecError as error:
         raise CheckpointError(
             f"config.json contradicts itself: {error}", hint="fetch the config again"
         ) from error
+    if form is not None and form.separate_head:
+        spec = replace(spec, tie_embeddings=False)
     return family, spec, reader.finish()
 
 

@@ -119,6 +119,8 @@ def _values(facts: Facts, on_progress: OnProgress | None) -> Iterator[Finding]:
     from llmcli.insight.values import scan  # numpy, which headers alone do not need
 
     results = scan((facts.stored or {}).values(), on_progress)
+    assignments = facts.plan.assignments if facts.plan is not None else ()
+    parts = {tensor.name for item in assignments if item.packed for tensor in item.sources}
     for one in results:
         if one.not_finite:
             values = (
@@ -126,9 +128,9 @@ def _values(facts: Facts, on_progress: OnProgress | None) -> Iterator[Finding]:
             )
             text = f"{printable(one.name)} has {values} not finite"
             yield Finding("error", "values", text)
-        if one.zero:
+        if one.zero and not (one.name in parts and one.name.endswith(".minimum")):
             yield Finding("warning", "values", f"{printable(one.name)} is all zeros")
-    skipped = [one.name for one in results if not one.read]
+    skipped = [one.name for one in results if not one.read and one.name not in parts]
     if skipped:
         yield Finding("warning", "values", f"not numbers that are checked: {shortlist(skipped)}")
     cut = [one.name for one in results if one.cut]

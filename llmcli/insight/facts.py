@@ -12,11 +12,12 @@ from typing import Any
 from llmcli.checkpoint.directory import ModelDir
 from llmcli.checkpoint.header import StoredTensor
 from llmcli.checkpoint.listing import list_tensors
-from llmcli.checkpoint.plan import LoadPlan, make_plan
+from llmcli.checkpoint.packed_form import packed_form
+from llmcli.checkpoint.plan import LoadPlan
 from llmcli.errors import CheckpointError
 from llmcli.families import read_spec
-from llmcli.families.family import Family
-from llmcli.spec import DecoderSpec, parameter_shapes
+from llmcli.families.proof import prove
+from llmcli.spec import DecoderSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +77,7 @@ def folder_facts(name: str, directory: ModelDir, source: Source) -> Facts:
     plan, faults = None, [*listing.faults]
     if listing.tensors:
         try:
-            plan = prove(family, spec, listing.tensors)
+            plan = prove(family, spec, listing.tensors, packed_form(directory.config))
         except CheckpointError as error:
             faults.append(error)
     return Facts(
@@ -89,16 +90,4 @@ def folder_facts(name: str, directory: ModelDir, source: Source) -> Facts:
         faults=tuple(faults),
         source=source,
         warnings=tuple(warnings),
-    )
-
-
-def prove(family: Family, spec: DecoderSpec, stored: Mapping[str, StoredTensor]) -> LoadPlan:
-    """The load plan of a spec and stored tensors. Raises CheckpointError where they do not fit."""
-    return make_plan(
-        parameter_shapes(spec),
-        stored,
-        family.rules(spec),
-        num_layers=spec.num_layers,
-        num_experts=spec.experts.count if spec.experts else 0,
-        prefixes=family.prefixes,
     )

@@ -243,12 +243,14 @@ def _stored(made: Assignment) -> list[Stored]:
         part = f"{piece.cut.start}-{piece.cut.stop - 1} of {piece.cut.width}"
         each = f" in each of {piece.cut.groups} groups" if piece.cut.groups > 1 else ""
         how.append(f"rows {part}{each}")
-    if len(made.sources) > 1:
+    if made.packed:
+        how.append(f"packed, {len(made.sources)} parts")
+    elif len(made.sources) > 1:
         how.append(f"{len(made.sources)} stacked")
     words = ", ".join(how)
     layer = re.match(r"layers\.(\d+)\.", made.target)
     expert = re.search(r"\.experts\.(\d+)\.", made.target)
-    name = made.source.name
+    name = made.target if made.packed else made.source.name
     if layer:
         name = _generic(name, layer[1], "{i}")
     if expert:

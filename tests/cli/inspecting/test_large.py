@@ -13,7 +13,7 @@ import pytest
 
 from llmcli.checkpoint.directory import ModelDir
 from llmcli.families import read_spec
-from llmcli.insight.facts import prove
+from llmcli.families.proof import prove
 from llmcli.spec import count_parameters, parameter_shapes
 from tests.cli.conftest import Invoke
 from tests.families.known_configs import LLAMA_3_1_8B

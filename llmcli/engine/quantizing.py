@@ -1,0 +1,216 @@
+"""`llmcli quantize`: a checkpoint folder read, packed matrix by matrix, and written anew.
+
+The new folder appears whole or not at all. Must not know terminals.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from llmcli import __version__
+from llmcli.acquire.catalog import catalog
+from llmcli.acquire.disk import disk_faults, require_room
+from llmcli.acquire.origin import ORIGIN, Origin, read_origin, write_origin
+from llmcli.acquire.progress import Progress
+from llmcli.acquire.resolve import Resolved
+from llmcli.checkpoint.directory import ModelDir
+from llmcli.checkpoint.escape import printable
+from llmcli.checkpoint.packed_form import KEY, PackedForm
+from llmcli.checkpoint.tensors import TensorFiles
+from llmcli.engine.packed_file import Parts, Shard, index_of, plan_shards, write_shards
+from llmcli.engine.proved import Proved, prove_folder
+from llmcli.errors import CheckpointError, UsageError
+from llmcli.model.packed import Packed, pack
+from llmcli.spec import PackingKind, count_parameters, packed_parts, packing
+
+MOST_BYTES = 5_000_000_000
+_BITS = {"int8": 8, "int4": 4}
+_TEMPLATES = "additional_chat_templates"
+# Weights in any form, and what is written anew.
+_LEFT_OUT = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".h5", ".msgpack", ".onnx")
+_OWN = frozenset({"config.json", "model.safetensors.index.json", ORIGIN})
+
+
+@dataclass(frozen=True, slots=True)
+class Quantized:
+    """Bytes of all weights before and after."""
+
+    before: int
+    after: int
+
+
+def quantize(
+    source: Resolved,
+    out: Path,
+    kind: PackingKind,
+    *,
+    group: int,
+    progress: Progress,
+    most_bytes: int = MOST_BYTES,
+) -> Quantized:
+    """Write the checkpoint of `source`, packed, into the new folder `out`.
+
+    Raises UsageError where `out` is there already or `source` is quantised, CheckpointError for
+    a checkpoint that does not load, AcquireError where the disk is full or cannot be written.
+    """
+    check_new(out)
+    directory = ModelDir.open(source.path)
+    with TensorFiles() as files:
+        proved = prove_folder(directory, files)
+        if proved.form is not None:
+            raise UsageError(
+                f"{printable(source.name)} is quantised already, to {proved.form.bits} bits",
+                hint="quantise the original",
+            )
+        maker = _Maker(proved, files, kind, group)
+        shards = plan_shards(maker.parts(), most_bytes=most_bytes)
+        before, after = maker.stored_bytes, sum(shard.nbytes for shard in shards)
+        require_room(out, after)
+        with disk_faults(out, after):
+            _write(source, out, directory, maker, shards, progress)
+    return Quantized(before, after)
+
+
+def check_new(out: Path) -> None:
+    """Raise UsageError where there is something already."""
+    if out.is_symlink() or (out.exists() and not out.is_dir()):
+        raise UsageError(f"{printable(str(out))} is there already", hint="give a new folder")
+    if out.is_dir() and any(out.iterdir()):
+        raise UsageError(
+            f"{printable(str(out))} holds files already", hint="give a new or an empty folder"
+        )
+
+
+class _Maker:
+    """What is to be stored of every parameter, and the tensors themselves when it is time."""
+
+    def __init__(self, proved: Proved, files: TensorFiles, kind: PackingKind, group: int) -> None:
+        self.proved, self._files, self._group = proved, files, group
+        self._packed = packing(proved.spec, kind)
+        self.form = PackedForm(
+            bits=_BITS[kind],
+            group_size=group,
+            parameters=count_parameters(proved.spec),
+            separate_head=proved.separate_head,
+        )
+
+    @property
+    def stored_bytes(self) -> int:
+        """Of all tensors that the parameters are made of."""
+        sources = {one.name: one for item in self.proved.plan.assignments for one in item.sources}
+        return sum(one.nbytes for one in sources.values())
+
+    def parts(self) -> Iterator[Parts]:
+        """Dtypes and shapes, a parameter at a time."""
+        for item in self.proved.plan.assignments:
+            kind = self._packed.get(item.target)
+            if kind is None:
+                yield {item.target: (item.source.dtype, item.shape)}
+                continue
+            parts = packed_parts(item.shape, kind, group=self._group)
+            yield {f"{item.target}.{name}": part for name, part in parts.items()}
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Under the names of `parts`. Raises CheckpointError for numbers that are not finite."""
+        plan = self.proved.plan
+        every = frozenset(item.target for item in plan.assignments)
+        # Nothing is wider than this, so that all keep the dtype that they are stored in.
+        made = self._files.parameters(
+            plan,
+            dtype=torch.float64,
+            device=torch.device("cpu"),
+            kept=every,
+            passing=every,
+        )
+        for target, tensor in made:
+            assert isinstance(tensor, Tensor), target
+            kind = self._packed.get(target)
+            if kind is None:
+                yield target, tensor
+                continue
+            for name, part in _finite(target, pack(tensor, kind, group=self._group)).parts.items():
+                yield f"{target}.{name}", part
+
+
+def _finite(target: str, packed: Packed) -> Packed:
+    for name, part in packed.parts.items():
+        if name != "codes" and not bool(torch.isfinite(part).all()):
+            raise CheckpointError(
+                f"{printable(target)} holds numbers that no quantised matrix can hold: not "
+                "finite, or for int4 above 65504",
+                hint="the checkpoint is damaged, or needs --bits 8",
+            )
+    return packed
+
+
+def _write(
+    source: Resolved,
+    out: Path,
+    directory: ModelDir,
+    maker: _Maker,
+    shards: list[Shard],
+    progress: Progress,
+) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=f".{out.name[:80]}.", suffix=".partial", dir=out.parent))
+    try:
+        # A temporary folder is for its owner alone; this one is to be as any other.
+        beside.chmod(0o777 & ~_umask())
+        progress.start("quantising", sum(shard.nbytes for shard in shards))
+        try:
+            write_shards(beside, shards, maker.tensors(), on_written=progress.advance)
+        finally:
+            progress.finish()
+        if len(shards) > 1:
+            (beside / "model.safetensors.index.json").write_bytes(index_of(shards))
+        _copy_small(directory.path, beside)
+        _write_origin(source, beside, maker.form)
+        config = {**directory.config, KEY: maker.form.as_config()}
+        text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+        (beside / "config.json").write_text(text, "utf-8")
+        if out.is_dir():
+            out.rmdir()
+        beside.rename(out)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+
+
+def _copy_small(source: Path, target: Path) -> None:
+    for file in sorted(source.iterdir()):
+        hidden = file.name.startswith(".")
+        if file.is_file() and not (
+            hidden or file.name in _OWN or file.name.endswith((*_LEFT_OUT, ".index.json"))
+        ):
+            shutil.copyfile(file, target / file.name)
+    if (source / _TEMPLATES).is_dir():
+        (target / _TEMPLATES).mkdir()
+        for file in sorted((source / _TEMPLATES).glob("*.jinja")):
+            shutil.copyfile(file, target / _TEMPLATES / file.name)
+
+
+def _write_origin(source: Resolved, target: Path, form: PackedForm) -> None:
+    """Where it came from and its licence stay known; what the hashes were of is gone."""
+    origin, entry = read_origin(source.path), catalog().get(source.name)
+    if origin is None:
+        if entry is None or source.source == "folder":
+            return
+        origin = Origin(source.source, source.name, __version__, licence=entry.licence)
+    made = f"llmcli quantize {form.bits} bits, groups of {form.group_size}"
+    converter = f"{origin.converter}, {made}" if origin.converter else made
+    write_origin(target, replace(origin, sha256={}, converter=converter))
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
