@@ -69,8 +69,8 @@ class TensorFiles:
         """Each parameter of the plan, on `device` in `dtype`, one at a time.
 
         Those named in `wide` are in float32 at least; those in `kept` stay in a stored dtype that
-        is narrower. Those in `passing` are made into something else at once by whoever takes them.
-        Of a parameter that is stored packed come its parts, as they are stored.
+        is narrower. Those in `passing` come as they are stored, on the CPU, for a receiver that
+        makes something else of them at once. Of a parameter that is stored packed come its parts.
         A large tensor that needs no change stays a view of the mapped file: no copy is made.
         """
         copied = 0
@@ -83,8 +83,9 @@ class TensorFiles:
             goal = torch.promote_types(dtype, least)
             if item.target in kept and made.dtype.itemsize < goal.itemsize:
                 goal = made.dtype
-            tensor = made.to(device, goal)
-            if item.target in passing or not _shares_memory(tensor, self.read(item.source)):
+            passed = item.target in passing
+            tensor = made if passed else made.to(device, goal)
+            if passed or not _shares_memory(tensor, self.read(item.source)):
                 copied += item.source.nbytes
             elif item.source.nbytes < _SMALL_BYTES:
                 tensor = tensor.clone()

@@ -203,6 +203,7 @@ def _as_json(model: str, engine: Engine, prompt: Prompt, done: list[_Finished]) 
         "prompt_ids": list(prompt.ids),
         "device": str(engine.loaded.decoder.device),
         "dtype": str(engine.loaded.decoder.dtype).removeprefix("torch."),
+        "quantize": engine.loaded.quantized,
         "arms": [_arm(one) for one in done],
         "version": __version__,
     }

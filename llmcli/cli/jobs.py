@@ -141,6 +141,7 @@ def describe(
         "version": __version__,
         "model": f"{resolved.name} {fingerprint(hashed(resolved))}",
         "dtype": str(engine.loaded.decoder.dtype).removeprefix("torch."),
+        "quantize": engine.loaded.quantized,
         "cache": kind if kind in LOSSY else "exact",
         "prompts": _digest([asdict(line) for line in job.lines]),
         "samples": job.samples,

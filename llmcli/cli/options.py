@@ -24,6 +24,7 @@ StrategyChoice = Literal[
 DtypeChoice = Literal["auto", "float32", "bfloat16", "float16"]
 CacheChoice = Literal["growing", "ring", "static", "quantized-8", "quantized-4", "offloaded"]
 KernelsChoice = Literal["auto", "on", "off"]
+QuantizeChoice = Literal["int8", "int4"]
 OverflowChoice = Literal["stop", "shift"]
 StoredDtype = Literal["float16", "bfloat16", "float32"]
 BitsChoice = Literal["8", "4"]
@@ -364,6 +365,16 @@ Kernels = Annotated[
         parser=one_of("--kernels", KernelsChoice),
     ),
 ]
+Quantize = Annotated[
+    QuantizeChoice | None,
+    value_option(
+        "--quantize",
+        metavar="int8|int4",
+        help="Hold the weight matrices in 8 or 4 bits [default: as they are stored].",
+        panel=MACHINE,
+        parser=one_of("--quantize", QuantizeChoice),
+    ),
+]
 KvCache = Annotated[
     bool | None,
     flag(
@@ -498,6 +509,7 @@ class Loading:
     dtype: Dtype = None
     threads: Threads = None
     kernels: Kernels = None
+    quantize: Quantize = None
     kv_cache: KvCache = None
     cache: Cache = None
 

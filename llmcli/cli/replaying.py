@@ -82,6 +82,7 @@ def _ready(
         device=loading.device or machine.device,
         dtype=loading.dtype or machine.dtype,
         threads=loading.threads or machine.threads,
+        quantize=loading.quantize or machine.quantize,
     )
     guesser = None
     if receipt.draft is not None:
@@ -163,6 +164,7 @@ def _now(engine: Engine, generation: Generation) -> dict[str, Any]:
         "dtype": str(decoder.dtype).removeprefix("torch."),
         "threads": torch.get_num_threads(),
         "cache": generation.cache_kind,
+        "quantize": engine.loaded.quantized,
     }
 
 

@@ -40,6 +40,8 @@ def machine_lines(resolved: Resolved, engine: Engine) -> Iterator[str]:
     yield f"model: {resolved.name} ({loaded.family}) from {resolved.path}"
     yield f"device: {loaded.decoder.device} ({loaded.device_reason})"
     yield f"dtype: {dtype} ({loaded.dtype_reason})"
+    if loaded.quantized is not None:
+        yield f"weights: quantised to {loaded.quantized} while loading (asked for)"
     yield f"steps: {loaded.kernels}"
 
 
@@ -211,6 +213,7 @@ def _options(run: Run) -> dict[str, dict[str, Any]]:
             "reason": loaded.dtype_reason,
         },
         "threads": _option(loading.threads, None),
+        "quantize": _option(loading.quantize, None),
         "kernels": {
             "value": loading.kernels or "auto",
             "source": _source(loading.kernels),

@@ -150,6 +150,7 @@ def load_found(resolved: Resolved, loading: Loading, *, template: Path | None = 
                 dtype=loading.dtype or "auto",
                 threads=loading.threads,
                 kernels=loading.kernels or "auto",
+                quantize=loading.quantize,
                 template=template,
             ),
             on_progress=bar,

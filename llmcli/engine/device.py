@@ -88,14 +88,19 @@ def attention_agrees(
 
 
 def choose_dtype(
-    asked: DtypeName, device: torch.device, stored: torch.dtype
+    asked: DtypeName, device: torch.device, stored: torch.dtype, *, packed: bool = False
 ) -> tuple[torch.dtype, str]:
-    """The working dtype and the reason; `stored` is that of most of the checkpoint's weights."""
+    """The working dtype and the reason; `stored` is that of most of the checkpoint's weights.
+
+    `packed` matrices are multiplied as float32 numbers on a CPU, by the kernels too.
+    """
     if asked != "auto":
         return DTYPES[asked], "asked for"
     name = str(stored).removeprefix("torch.")
     if stored in (torch.float32, torch.float64):
         return torch.float32, f"auto: the file is {name}"
+    if device.type == "cpu" and packed:
+        return torch.float32, "auto: quantised matrices are multiplied in it"
     if device.type == "cpu":
         if stored == torch.bfloat16 and _native_bfloat16():
             return stored, "auto: the file's own, and this CPU computes in it"

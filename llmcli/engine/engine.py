@@ -32,6 +32,7 @@ from llmcli.generation.limit import Limit
 from llmcli.generation.stop import StopRule
 from llmcli.generation.strategies import StrategyOptions, make_strategy, reads
 from llmcli.generation.strategies.stages import stage_names
+from llmcli.spec import PackingKind
 from llmcli.text.detokenizer import Detokenizer, hidden_ids
 from llmcli.text.grammar import Grammar
 from llmcli.text.matcher import Matcher, Vocabulary, make_vocabulary
@@ -50,6 +51,7 @@ class LoadOptions:
     threads: int | None = None
     template: Path | None = None
     kernels: KernelChoice = "auto"
+    quantize: PackingKind | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +123,7 @@ class Engine:
             device=options.device,
             dtype=options.dtype,
             kernels=options.kernels,
+            quantize=options.quantize,
             on_progress=on_progress,
             on_compile=on_compile,
         )

@@ -15,10 +15,19 @@ from llmcli.checkpoint.tensors import TensorFiles
 from llmcli.engine.accelerate import KernelChoice, accelerate, start_kernels
 from llmcli.engine.device import DtypeName, choose_device, choose_dtype
 from llmcli.engine.packed_parameters import put_together
+from llmcli.engine.packing import packed_parameters
 from llmcli.engine.proved import prove_folder
+from llmcli.errors import UsageError
 from llmcli.kernels.team import Team
 from llmcli.model import Decoder
-from llmcli.spec import DecoderSpec, matrices, parameter_shapes, wide_parameters
+from llmcli.spec import (
+    DecoderSpec,
+    PackingKind,
+    matrices,
+    packing,
+    parameter_shapes,
+    wide_parameters,
+)
 
 _STORED = {
     "F32": torch.float32,
@@ -42,6 +51,7 @@ class Loaded:
     device_reason: str
     dtype_reason: str
     kernels: str
+    quantized: PackingKind | None
     warnings: tuple[str, ...]
 
     @property
@@ -55,13 +65,15 @@ def load_decoder(
     device: str = "auto",
     dtype: DtypeName = "auto",
     kernels: KernelChoice = "off",
+    quantize: PackingKind | None = None,
     on_progress: OnProgress | None = None,
     on_compile: Callable[[], None] | None = None,
 ) -> Loaded:
     """Read, prove and fill. Peak memory is the decoder's own size plus one tensor.
 
     Where kernels run and the dtype is left to us, the matrices of a 16-bit file stay as they are.
-    `on_compile` is called if kernels have to be compiled for this machine first.
+    With `quantize` matrices are packed as they are read. `on_compile` is called if kernels have
+    to be compiled for this machine first.
 
     Raises CheckpointError or UnsupportedError before any weight is read where config and
     headers do not fit.
@@ -69,8 +81,17 @@ def load_decoder(
     with TensorFiles() as files:
         proved = prove_folder(directory, files)
         spec, plan = proved.spec, proved.plan
+        if quantize and proved.form is not None:
+            raise UsageError(
+                f"--quantize {quantize}: the checkpoint is quantised already, "
+                f"in {proved.form.bits} bits",
+                hint="leave --quantize out",
+            )
         where, device_reason = choose_device(device)
-        kind, dtype_reason = choose_dtype(dtype, where, _commonest_dtype(plan))
+        kind, dtype_reason = choose_dtype(
+            dtype, where, _commonest_dtype(plan), packed=quantize is not None
+        )
+        kinds = packing(spec, quantize) if quantize else {}
         team = start_kernels(kernels, spec, where, kind, on_compile=on_compile)
         # Without kernels every step would make floats of them again.
         stays = isinstance(team, Team) and dtype == "auto"
@@ -80,14 +101,16 @@ def load_decoder(
             device=where,
             wide=wide_parameters(spec),
             kept=matrices(spec) if stays else frozenset(),
+            passing=frozenset(kinds),
         )
-        decoder = Decoder.filled(
-            spec,
-            put_together(_counted(parameters, plan, on_progress), parameter_shapes(spec)),
-            dtype=kind,
-        )
+        counted = _counted(parameters, plan, on_progress)
+        made = put_together(counted, parameter_shapes(spec))
+        held = packed_parameters(made, kinds, device=where)
+        decoder = Decoder.filled(spec, held, dtype=kind)
     path = accelerate(decoder.eval(), team)
-    return Loaded(decoder, proved.family, device_reason, dtype_reason, path, proved.warnings)
+    return Loaded(
+        decoder, proved.family, device_reason, dtype_reason, path, quantize, proved.warnings
+    )
 
 
 def _commonest_dtype(plan: LoadPlan) -> torch.dtype:

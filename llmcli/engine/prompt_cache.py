@@ -22,6 +22,7 @@ from llmcli.engine.session import Session
 from llmcli.errors import CheckpointError, LlmcliError, UsageError
 from llmcli.generation.stepper import Stepper
 from llmcli.model import Decoder
+from llmcli.model.linear import Weighted
 from llmcli.whole_file import replacing
 
 FORMAT = "1"
@@ -157,4 +158,11 @@ def _example(decoder: Decoder, kind: CacheKind) -> KVCache:
 
 
 def _dtype(decoder: Decoder) -> str:
-    return str(decoder.dtype).removeprefix("torch.")
+    """What it computes in, with what its weights were rounded to."""
+    held = {
+        type(module.packed).__name__.lower()
+        for module in decoder.modules()
+        if isinstance(module, Weighted) and module.packed is not None
+    }
+    name = str(decoder.dtype).removeprefix("torch.")
+    return f"{name} with {' and '.join(sorted(held))} weights" if held else name

@@ -27,6 +27,7 @@ from llmcli.engine.plain import PlainError, from_plain, to_plain
 from llmcli.engine.settings import Flags, Setting, Settings
 from llmcli.errors import LlmcliError
 from llmcli.generation.token import FinishReason
+from llmcli.spec import PackingKind
 from llmcli.text.grammar import Grammar
 
 FORMAT = 1
@@ -56,6 +57,7 @@ class Machine:
     dtype: Literal["float32", "bfloat16", "float16"]
     threads: int
     cache: CacheKind
+    quantize: PackingKind | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +142,7 @@ def make_receipt(
             dtype=_dtype(decoder.dtype),
             threads=torch.get_num_threads(),
             cache=generation.cache_kind,
+            quantize=engine.loaded.quantized,
         ),
         model=model,
         draft=draft,
@@ -214,6 +217,9 @@ def _parsed(data: bytes) -> Receipt:
         raise PlainError(f"it holds no {MARK}")
     if (number := whole.pop(MARK)) != FORMAT or isinstance(number, bool):
         raise PlainError(f"its {MARK} is {printable(repr(number), 40)}; this llmcli reads {FORMAT}")
+    if isinstance(machine := whole.get("machine"), dict):
+        # Receipts of versions that quantised nothing do not say so.
+        machine.setdefault("quantize", None)
     return from_plain(Receipt, whole)
 
 

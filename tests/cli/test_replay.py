@@ -206,6 +206,23 @@ def test_other_numbers_are_told(invoke: Invoke, file: Path) -> None:
     assert "dtype: float32\n" in err
 
 
+def test_quantised_weights_are_quantised_again(invoke: Invoke, file: Path) -> None:
+    receipt = write(invoke, file, *STORY, "--quantize", "int4")
+    assert receipt["machine"]["quantize"] == "int4"
+    assert receipt["result"]["ids"] != story(invoke, file.with_name("plain"))["result"]["ids"]
+    answer = told(invoke, file)
+    assert answer["identical"]
+    assert answer["now"]["quantize"] == answer["then"]["quantize"] == "int4"
+    assert not told(invoke, file, "--quantize", "int8")["identical"]
+
+
+def test_receipts_of_before_there_was_quantize_are_read(invoke: Invoke, file: Path) -> None:
+    receipt = story(invoke, file)
+    del receipt["machine"]["quantize"]
+    file.write_text(json.dumps(receipt))
+    assert told(invoke, file)["identical"]
+
+
 def chatty(folder: Path) -> Puppet:
     template = "{% for m in messages %}<|u|>{{ m.content }}{% endfor %}<|a|>"
     script = {"<|a|>": ["yes", "\x1b", "界", b"\xff"], "": ["no"]}

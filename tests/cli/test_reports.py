@@ -163,3 +163,15 @@ def test_verbose_tells_what_is_used_and_why(invoke: Invoke, model: str) -> None:
 def test_verbose_names_the_stop_string(invoke: Invoke, model: str) -> None:
     result = invoke("generate", "-m", model, "hi", "-v", "--stop", "b")
     assert "finish reason: stop (stop string 'b')" in result.err
+
+
+@pytest.mark.parametrize("kind", ["int8", "int4"])
+def test_quantised_weights_are_told(invoke: Invoke, model: str, kind: str) -> None:
+    """Asked for, or not done at all."""
+    args = ("-m", model, "--quantize", kind, "hi")
+    settings = told(invoke, *args)["settings"]
+    assert settings["quantize"] == {"value": kind, "source": "flag"}
+    assert settings["dtype"]["value"] == "float32"
+    assert f"weights: quantised to {kind} while loading" in invoke("generate", "-v", *args).err
+    assert told(invoke, "-m", model, "hi")["settings"]["quantize"]["value"] is None
+    assert "quantised" not in invoke("generate", "-v", "-m", model, "hi").err

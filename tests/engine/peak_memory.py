@@ -8,7 +8,9 @@ from pathlib import Path
 import torch
 
 from llmcli.checkpoint.directory import ModelDir
+from llmcli.engine.device import DtypeName
 from llmcli.engine.load import load_decoder
+from llmcli.spec import PackingKind
 
 
 def _status(field: str) -> int:
@@ -19,10 +21,11 @@ def _status(field: str) -> int:
     raise LookupError(field)
 
 
-def measure(folder: Path, dtype: str) -> int:
+def measure(folder: Path, dtype: DtypeName, quantize: PackingKind | None = None) -> int:
     torch.set_num_threads(1)
     own = _status("VmRSS")
-    decoder = load_decoder(ModelDir.open(folder), device="cpu", dtype=dtype).decoder
+    directory = ModelDir.open(folder)
+    decoder = load_decoder(directory, device="cpu", dtype=dtype, quantize=quantize).decoder
     with torch.inference_mode():
         decoder(torch.tensor([[1]]))
         for parameter in decoder.parameters():
@@ -31,4 +34,4 @@ def measure(folder: Path, dtype: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(str(measure(Path(sys.argv[1]), sys.argv[2])))
+    sys.stdout.write(str(measure(Path(sys.argv[1]), *sys.argv[2:])))

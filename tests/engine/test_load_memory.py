@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from llmcli.spec import count_parameters, parameter_shapes
+from llmcli.spec import count_parameters, packed_bytes, packing, parameter_shapes
 from tests.tiny import TINY, stored_name, tiny_spec
 
 BIG = {
@@ -25,6 +25,7 @@ BIG = {
     "torch_dtype": "bfloat16",
 }
 SPEC = tiny_spec(**BIG)
+SPEC_SHAPES, PACKED = parameter_shapes(SPEC), packing(SPEC, "int8")
 FILE_BYTES = 2 * count_parameters(SPEC)
 FLOAT32_BYTES = 4 * count_parameters(SPEC)
 LARGEST = 4 * SPEC.vocab_size * SPEC.hidden_size
@@ -34,6 +35,7 @@ MARGIN = 80 << 20
 CASES = {
     "kept": ("single", "bfloat16"),
     "widened": ("sharded", "float32"),
+    "packed": ("sharded", "float32", "int8"),
 }
 
 
@@ -58,11 +60,11 @@ def peaks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     index.write_text(json.dumps({"weight_map": weight_map}))
     started = {
         case: subprocess.Popen(
-            [sys.executable, "-m", "tests.engine.peak_memory", str(root / form), dtype],
+            [sys.executable, "-m", "tests.engine.peak_memory", str(root / form), *how],
             cwd=Path(__file__).parents[2],
             stdout=subprocess.PIPE,
         )
-        for case, (form, dtype) in CASES.items()
+        for case, (form, *how) in CASES.items()
     }
     results = {case: int(process.communicate()[0]) for case, process in started.items()}
     for file in root.rglob("*.safetensors"):
@@ -82,3 +84,11 @@ def test_bfloat16_kept(peaks: dict[str, int]) -> None:
 @linux
 def test_float32_from_sharded_bfloat16(peaks: dict[str, int]) -> None:
     assert 0.9 * FLOAT32_BYTES < peaks["widened"] <= FLOAT32_BYTES + LARGEST + MARGIN
+
+
+@linux
+def test_packed_while_loading(peaks: dict[str, int]) -> None:
+    """Neither the file's 16-bit matrices nor their float32 numbers are ever held together."""
+    packed = sum(packed_bytes(SPEC_SHAPES[name], kind) for name, kind in PACKED.items())
+    assert packed < 0.6 * FILE_BYTES
+    assert 0.9 * packed < peaks["packed"] <= packed + LARGEST // 2 + MARGIN

@@ -19,9 +19,10 @@ from llmcli.engine.session import Session
 from llmcli.errors import CheckpointError, LlmcliError, UsageError
 from llmcli.generation.stepper import Stepper
 from llmcli.model import Decoder
+from llmcli.model.packed import pack
 from tests.insight.decoders import ALL, decoder_of, ids_for
 from tests.oracle import Row
-from tests.tiny import random_decoder, tiny_spec
+from tests.tiny import random_decoder, random_parameters, tiny_spec
 
 _SPEC = tiny_spec()
 _WINDOWED = replace(_SPEC, layers=(replace(_SPEC.layers[0], window=8), _SPEC.layers[1]))
@@ -111,6 +112,16 @@ def test_what_was_made_otherwise_is_not_used(
     assert why is not None
     assert said in why
     assert feed(session, IDS)[1] == len(IDS)
+
+
+def test_other_weights_are_another_run(tmp_path: Path) -> None:
+    path = saved(tmp_path / "c", DECODERS["full"], "growing")
+    drawn = random_parameters(_SPEC).items()
+    held = ((name, pack(one, "int8") if "proj" in name else one) for name, one in drawn)
+    other = Decoder.filled(_SPEC, held, dtype=torch.float64)
+    why = load(path, Session(other, "growing"), "abc", other)
+    assert why is not None
+    assert "this run computes in float64 with int8 weights" in why
 
 
 def _edited(path: Path, tensors: dict[str, Tensor] | None = None, **facts: Any) -> None:

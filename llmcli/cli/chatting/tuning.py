@@ -54,6 +54,7 @@ def show(talk: Talk, _: str) -> None:
         ("model", talk.resolved.name, str(talk.resolved.path)),
         ("device", str(loaded.decoder.device), loaded.device_reason),
         ("dtype", str(loaded.decoder.dtype).removeprefix("torch."), loaded.dtype_reason),
+        ("quantize", loaded.quantized or "no", "as it was loaded"),
         ("context", meter_text(chat.meter()), _context_source(talk)),
         ("kv-cache", "on" if talk.chosen.keeps_cache else "off", _cache_source(talk)),
         ("template", *_template(talk)),

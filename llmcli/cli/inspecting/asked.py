@@ -201,7 +201,7 @@ def refuse_unread(views: Sequence[View], *bundles: object, **single: object) -> 
 
 
 # What a view reads because of what it needs.
-_LOADING = frozenset({"device", "dtype", "threads"})
+_LOADING = frozenset({"device", "dtype", "threads", "quantize"})
 _PROMPTING = frozenset({"prompt", "file", *(one.name for one in fields(options.Prompting))})
 # How many tokens and texts are made follows from the view; one model and one prompt are shown.
 _DECODING = frozenset(one.name for one in fields(Decoding)) - {
