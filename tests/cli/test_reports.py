@@ -89,6 +89,11 @@ def test_every_option_and_its_source(invoke: Invoke, model: str) -> None:
     # An option added later has to be told as well.
     declared = {name for name in vars(options) if hasattr(vars(options)[name], "__metadata__")}
     elsewhere = {
+        "Quantize",  # not beside --dtype: a test of its own
+        "QuantizeBits",
+        "QuantizeSource",
+        "QuantizeOut",
+        "GroupSize",
         "Compare",
         "PromptText",
         "PromptFile",
@@ -169,9 +174,9 @@ def test_verbose_names_the_stop_string(invoke: Invoke, model: str) -> None:
 def test_quantised_weights_are_told(invoke: Invoke, model: str, kind: str) -> None:
     """Asked for, or not done at all."""
     args = ("-m", model, "--quantize", kind, "hi")
-    settings = told(invoke, *args)["settings"]
+    settings = told(invoke, *args)["options"]
     assert settings["quantize"] == {"value": kind, "source": "flag"}
     assert settings["dtype"]["value"] == "float32"
     assert f"weights: quantised to {kind} while loading" in invoke("generate", "-v", *args).err
-    assert told(invoke, "-m", model, "hi")["settings"]["quantize"]["value"] is None
-    assert "quantised" not in invoke("generate", "-v", "-m", model, "hi").err
+    assert told(invoke, "-m", model, "hi")["options"]["quantize"]["value"] is None
+    assert "weights: quantised" not in invoke("generate", "-v", "-m", model, "hi").err
