@@ -22,7 +22,7 @@ BELOW: dict[str, set[str]] = {
     "whole_file": set(),
     "spec": {"errors"},
     "cache": {"errors", "spec"},
-    "kernels": set(),
+    "kernels": {"errors"},
     "model": {"errors", "spec", "cache", "kernels"},
     "checkpoint": {"errors", "spec"},
     "families": {"errors", "spec", "checkpoint"},

@@ -55,6 +55,13 @@ class StoredTensor:
         return self.end - self.start
 
 
+def encode_header(entries: Mapping[str, object]) -> bytes:
+    """The bytes that stand before the data; `entries` are those of the tensors."""
+    text = json.dumps({"__metadata__": {"format": "pt"}, **entries}, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
     """All tensors of one file by name, in the file's own order, and its free metadata."""

@@ -20,7 +20,7 @@ from llmcli.spec.parameters import Shape
 KEY: Final = "llmcli_quantization"
 VERSION: Final = 1
 PARTS: Final = ("codes", "scale", "minimum")
-_LARGEST_GROUP: Final = 1 << 16
+LARGEST_GROUP: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +71,9 @@ def packed_form(config: Mapping[str, Any]) -> PackedForm | None:
     )
     if form.bits not in (4, 8):
         raise _damaged(f"says bits {form.bits}; they can be 4 or 8")
-    if form.group_size % 2 or form.group_size > _LARGEST_GROUP:
+    if form.group_size % 2 or form.group_size > LARGEST_GROUP:
         raise _damaged(
-            f"says group_size {form.group_size}; it must be even and at most {_LARGEST_GROUP}"
+            f"says group_size {form.group_size}; it must be even and at most {LARGEST_GROUP}"
         )
     if extra := sorted(block.keys() - form.as_config().keys()):
         raise _damaged(f"has a key of no meaning: {printable(str(extra[0]), 40)}")

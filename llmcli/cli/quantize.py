@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from llmcli.checkpoint.packed_form import LARGEST_GROUP
 from llmcli.cli import interrupts, options, terminal
 from llmcli.cli.sizes import in_bytes
 from llmcli.errors import UsageError
-from llmcli.spec import PackingKind
-
-_MOST_COLUMNS = 1 << 16
+from llmcli.spec import INT4_GROUP, PackingKind
 
 
 def quantize(
@@ -25,11 +24,11 @@ def quantize(
         raise UsageError("--bits is missing", hint="give --bits 8, or --bits 4 for half of that")
     if group_size is not None and bits == "8":
         raise UsageError("--bits 8 does not read --group-size", hint="leave it out, or --bits 4")
-    group = 32 if group_size is None else group_size
-    if group % 2 or not 2 <= group <= _MOST_COLUMNS:
+    group = INT4_GROUP if group_size is None else group_size
+    if group % 2 or not 2 <= group <= LARGEST_GROUP:
         raise UsageError(
-            f"--group-size is {group}; it must be an even number from 2 to {_MOST_COLUMNS}",
-            hint="leave it out for 32",
+            f"--group-size is {group}; it must be an even number from 2 to {LARGEST_GROUP}",
+            hint=f"leave it out for {INT4_GROUP}",
         )
     with interrupts.ending_at_once():
         from llmcli.engine.quantizing import check_new

@@ -14,8 +14,7 @@ from llmcli.checkpoint.plan import LoadPlan
 from llmcli.checkpoint.tensors import TensorFiles
 from llmcli.engine.accelerate import KernelChoice, accelerate, start_kernels
 from llmcli.engine.device import DtypeName, choose_device, choose_dtype
-from llmcli.engine.packed_parameters import put_together
-from llmcli.engine.packing import packed_parameters
+from llmcli.engine.packing import packed_parameters, put_together
 from llmcli.engine.proved import prove_folder
 from llmcli.errors import UsageError
 from llmcli.kernels.team import Team

@@ -16,7 +16,7 @@ from typing import BinaryIO
 import torch
 from torch import Tensor
 
-from llmcli.checkpoint.header import DTYPE_BITS
+from llmcli.checkpoint.header import DTYPE_BITS, encode_header
 from llmcli.spec.parameters import Shape
 
 # What is stored of one parameter: dtype and shape of each tensor by its name in the file.
@@ -94,7 +94,7 @@ def write_shards(
 def _shard(name: str, parts: Parts) -> Shard:
     """Wide numbers come first, so that every tensor begins at a multiple of its own width."""
     order = sorted(parts, key=lambda one: -DTYPE_BITS[parts[one][0]])
-    entries: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    entries: dict[str, object] = {}
     at, places = 0, {}
     for one in order:
         dtype, shape = parts[one]
@@ -102,9 +102,7 @@ def _shard(name: str, parts: Parts) -> Shard:
         entries[one] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, end]}
         places[one] = at
         at = end
-    text = json.dumps(entries, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    header = len(text).to_bytes(8, "little") + text
+    header = encode_header(entries)
     return Shard(name, header, {one: len(header) + place for one, place in places.items()}, at)
 
 

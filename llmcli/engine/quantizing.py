@@ -27,9 +27,9 @@ from llmcli.checkpoint.escape import printable
 from llmcli.checkpoint.packed_form import KEY, PackedForm
 from llmcli.checkpoint.tensors import TensorFiles
 from llmcli.engine.packed_file import Parts, Shard, index_of, plan_shards, write_shards
+from llmcli.engine.packing import packed
 from llmcli.engine.proved import Proved, prove_folder
-from llmcli.errors import CheckpointError, UsageError
-from llmcli.model.packed import Packed, pack
+from llmcli.errors import UsageError
 from llmcli.spec import PackingKind, count_parameters, packed_parts, packing
 
 MOST_BYTES = 5_000_000_000
@@ -124,32 +124,21 @@ class _Maker:
         plan = self.proved.plan
         every = frozenset(item.target for item in plan.assignments)
         # Nothing is wider than this, so that all keep the dtype that they are stored in.
-        made = self._files.parameters(
+        read = self._files.parameters(
             plan,
             dtype=torch.float64,
             device=torch.device("cpu"),
             kept=every,
             passing=every,
         )
-        for target, tensor in made:
+        for target, tensor in read:
             assert isinstance(tensor, Tensor), target
             kind = self._packed.get(target)
             if kind is None:
                 yield target, tensor
                 continue
-            for name, part in _finite(target, pack(tensor, kind, group=self._group)).parts.items():
+            for name, part in packed(target, tensor, kind, group=self._group).parts.items():
                 yield f"{target}.{name}", part
-
-
-def _finite(target: str, packed: Packed) -> Packed:
-    for name, part in packed.parts.items():
-        if name != "codes" and not bool(torch.isfinite(part).all()):
-            raise CheckpointError(
-                f"{printable(target)} holds numbers that no quantised matrix can hold: not "
-                "finite, or for int4 above 65504",
-                hint="the checkpoint is damaged, or needs --bits 8",
-            )
-    return packed
 
 
 def _write(

@@ -20,7 +20,7 @@ def compile_all():
     row = np.zeros(1, np.float32)
     rows = np.zeros((1, 1), np.float32)
     product(0, 1, matrix, rows, rows, rows)
-    facts, reals = np.zeros(12, np.int64), np.zeros(5, np.float32)
+    facts, reals = np.zeros(11, np.int64), np.zeros(5, np.float32)
     tables = np.zeros((1, steps.TABLE), np.int64)
     places = np.zeros((1, steps.PLACE), np.int64)
     inner = np.zeros((3, 1), np.float32)

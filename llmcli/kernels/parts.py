@@ -7,11 +7,11 @@ import math
 
 import numpy as np
 
-from llmcli.kernels.dots import LANES, dot_float32, mix_four
+from llmcli.kernels.vectors import LANES, dot_float32, mix_four
 from llmcli.kernels.words import apart, exp, floats, inlined, numbered
 
 NO_NORM, RMS_NORM, LAYER_NORM = numbered(3)
-SILU, GELU, GELU_TANH, GELU_QUICK, RELU, CLAMPED_SWIGLU = numbered(6)
+SILU, GELU, GELU_TANH, GELU_QUICK, RELU = numbered(5)
 NO_ROPE, HALVES, PAIRS = numbered(3)
 
 _ONE, _TWO, _HALF = np.float32(1), np.float32(2), np.float32(0.5)
@@ -19,8 +19,6 @@ _ROOT_HALF = np.float32(1 / math.sqrt(2))
 # sqrt(2 / pi) and the cubic term of the tanh approximation (arXiv 1606.08415).
 _GELU_SCALE, _GELU_CUBE = np.float32(math.sqrt(2 / math.pi)), np.float32(0.044715)
 _QUICK = np.float32(1.702)
-# gpt-oss: gate and up are clamped to this.
-_CLAMP = np.float32(7)
 _LOWEST = np.float32(-np.inf)
 
 
@@ -105,20 +103,10 @@ def activate(kind, gate, up, y, start, stop):
     elif kind == GELU_QUICK:
         for i in range(start, stop):
             y[i] = gate[i] * sigmoid(_QUICK * gate[i])
-    elif kind == RELU:
+    else:
         for i in range(start, stop):
             y[i] = gate[i] if not gate[i] < 0 else np.float32(0)
-    else:
-        for i in range(start, stop):
-            low = _CLAMP if gate[i] > _CLAMP else gate[i]
-            y[i] = low * sigmoid(_QUICK * low)
-    if up.size == 0:
-        return
-    if kind == CLAMPED_SWIGLU:
-        for i in range(start, stop):
-            linear = _CLAMP if up[i] > _CLAMP else (-_CLAMP if up[i] < -_CLAMP else up[i])
-            y[i] *= linear + _ONE
-    else:
+    if up.size:
         for i in range(start, stop):
             y[i] *= up[i]
 
@@ -180,19 +168,15 @@ def attend(q, keys, values, first, last, group, dim, scale, cap, scores, out, pe
 
 
 @inlined
-def merge(outs, peaks, sums, parts, heads, dim, sinks, y):
-    """The parts' results as one: outs [parts][heads * dim], peaks and sums [parts][heads].
-
-    `sinks` is the address of a float for each head that takes a part of the weight, or 0.
-    """
+def merge(outs, peaks, sums, parts, heads, dim, y):
+    """The parts' results as one: outs [parts][heads * dim], peaks and sums [parts][heads]."""
     apart()
-    sink = floats(sinks, heads)
     for head in range(heads):
-        peak = sink[head] if sinks else _LOWEST
+        peak = _LOWEST
         for part in range(parts):
             if sums[part, head] != 0 and not peaks[part, head] <= peak:
                 peak = peaks[part, head]
-        total = exp(sink[head] - peak) if sinks else np.float32(0)
+        total = np.float32(0)
         for i in range(head * dim, (head + 1) * dim):
             y[i] = 0
         for part in range(parts):

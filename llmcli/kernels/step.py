@@ -11,7 +11,7 @@ meet five times a layer:
 import numpy as np
 
 from llmcli.kernels.dots import FIELDS, ROWS, rows_times, rows_times_each
-from llmcli.kernels.parts import LAYER_NORM, activate, attend, merge, norm, rotate, sigmoid
+from llmcli.kernels.parts import LAYER_NORM, activate, attend, merge, norm, rotate
 from llmcli.kernels.words import (
     add_atomically,
     floats,
@@ -23,8 +23,8 @@ from llmcli.kernels.words import (
 )
 
 # Matrices of a layer, each FIELDS numbers in `tables`; what a layer lacks has no rows.
-Q, K, V, HEAD_GATE, OUT, GATE, UP, DOWN = numbered(8)
-MATRICES = np.int64(8)
+Q, K, V, OUT, GATE, UP, DOWN = numbered(7)
+MATRICES = np.int64(7)
 # Behind them: addresses of float32 vectors, or 0.
 (
     ATTN_NORM,
@@ -39,9 +39,8 @@ MATRICES = np.int64(8)
     Q_NORM_BIAS,
     K_NORM,
     K_NORM_BIAS,
-    SINKS,
-) = numbered(13, MATRICES * FIELDS)
-TABLE = MATRICES * FIELDS + 13
+) = numbered(12, MATRICES * FIELDS)
+TABLE = MATRICES * FIELDS + 12
 
 # `facts`: the integers that all layers share.
 (
@@ -56,8 +55,7 @@ TABLE = MATRICES * FIELDS + 13
     ACTIVATION,
     RESIDUAL,
     GATED,
-    HEAD_GATE_WIDTH,
-) = numbered(12)
+) = numbered(11)
 # RESIDUAL; what norms stand before and behind a part, their addresses tell.
 ONE_AFTER_THE_OTHER, SIDE_BY_SIDE, NORM_AFTER_SUM = numbered(3)
 # QK_NORM
@@ -70,7 +68,7 @@ KEYS, VALUES, HEAD_STRIDE, SLOT, FIRST, LAST, ROPE, COS, SIN, ROPE_DIM = numbere
 PLACE = 10
 
 # How many matrices lie behind one another.
-_QKV, _ONE = np.int64(4), np.int64(1)
+_QKV, _ONE = np.int64(3), np.int64(1)
 _START, _NO_BIAS = np.int64(0), np.int64(0)
 
 # Threads wait by looking; after so many looks they let others run, if the machine is busy.
@@ -230,16 +228,6 @@ def _attention(facts, reals, table, place, qkv, q, scores, out, peaks, sums, me,
         )
 
 
-@inlined
-def _gate_heads(facts, qkv, mixed):
-    """The heads' results times the sigmoid of their gates: one a head, or one a number."""
-    dim = facts[HEAD_DIM]
-    width = facts[HEAD_GATE_WIDTH]
-    begin = (facts[HEADS] + 2 * facts[KV_HEADS]) * dim
-    for i in range(facts[HEADS] * dim):
-        mixed[i] *= sigmoid(qkv[begin + (i if width > 1 else i // dim)])
-
-
 @kept
 def step(me, team, barrier, facts, reals, tables, places, stream, shared, own):
     """Run the layers on the stream [C], in place. Returns 0, or 1 where somebody gave up.
@@ -275,9 +263,7 @@ def step(me, team, barrier, facts, reals, tables, places, stream, shared, own):
         if not _meet(barrier, team, round_):
             return 1
 
-        merge(outs, peaks, weights, team, heads, dim, table[SINKS], q)
-        if facts[HEAD_GATE_WIDTH]:
-            _gate_heads(facts, qkv, q)
+        merge(outs, peaks, weights, team, heads, dim, q)
         _stacked(table, OUT, _ONE, q, sums, part, me, team)
         round_ += 1
         if not _meet(barrier, team, round_):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cached_property
@@ -15,11 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import platformdirs
 
+from llmcli.errors import LlmcliError
+
 if TYPE_CHECKING:
     import numpy as np
 
 # Where in the barrier it stands that somebody gave up; as in kernels/step.py.
 ABANDONED = 8
+
+_KEPT_VERSIONS = 4
 
 # (me, team, *arguments) -> 0, or something else where it was broken off
 Kernel = Callable[..., int]
@@ -41,16 +44,18 @@ class Team:
         self._on_compile = on_compile
         self._failure: BaseException | None = None
         self._running: list[Future[int]] = []
-        self.seconds = 0.0
         self._importing = threading.Thread(target=self._import, name="kernels", daemon=True)
         self._importing.start()
 
     @cached_property
     def kernels(self) -> Any:
-        """The module of entry points, compiled. Waits; raises what compiling raised."""
+        """The module of entry points, compiled. Waits; raises LlmcliError where that failed."""
         self._importing.join()
         if self._failure is not None:
-            raise self._failure
+            raise LlmcliError(
+                f"the kernels cannot be used: {type(self._failure).__name__}: {self._failure}",
+                hint="use --kernels off, or mend the installation of numba",
+            ) from self._failure
         from llmcli.kernels import entry
 
         return entry
@@ -80,29 +85,33 @@ class Team:
         return ThreadPoolExecutor(max(1, self.size - 1), thread_name_prefix="kernel")
 
     def _import(self) -> None:
-        start = time.perf_counter()
         try:
             import numba
 
             home = cache_home()
             vars(numba.config)["CACHE_DIR"] = str(home)
-            if self._on_compile is not None and not any(home.rglob("*.nbc")):
-                self._on_compile()
+            if not any(home.rglob("*.nbc")):
+                _forget_old(home.parent)
+                if self._on_compile is not None:
+                    self._on_compile()
             from llmcli.kernels import entry
 
             entry.compile_all()  # type: ignore[no-untyped-call]
         except BaseException as failure:
             self._failure = failure
-        self.seconds = time.perf_counter() - start
 
 
 def cache_home() -> Path:
-    """Where machine code is kept for these sources; that of other versions goes."""
+    """Where machine code is kept for these sources."""
     root = platformdirs.user_cache_path("llmcli") / "kernels"
     sources = sorted(Path(__file__).parent.glob("*.py"))
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
-    if root.is_dir():
-        for other in root.iterdir():
-            if other.name != digest:
-                shutil.rmtree(other, ignore_errors=True)
     return root / digest
+
+
+def _forget_old(root: Path) -> None:
+    """Several versions may be in use, in environments of their own; the latest few are kept."""
+    if root.is_dir():
+        found = sorted(root.iterdir(), key=lambda one: one.stat().st_mtime)
+        for old in found[:-_KEPT_VERSIONS]:
+            shutil.rmtree(old, ignore_errors=True)

@@ -15,22 +15,19 @@ from torch import Tensor, nn
 
 from llmcli.cache import Slot
 from llmcli.kernels.team import Team
-from llmcli.model.attention import GatedAttention, PlainAttention
 from llmcli.model.block import Block, SharedParallelBlock
 from llmcli.model.linear import Linear, Weighted
 from llmcli.model.matrices import Described, describe, vector
-from llmcli.model.mlp import GatedMLP
 from llmcli.spec import Alibi, DecoderSpec, Rope
 
 # In the order of their numbers in kernels/parts.py and kernels/step.py.
-_ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "gelu_quick", "relu", "clamped_swiglu")
+_ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "gelu_quick", "relu")
 _QK_NORMS = (None, "per_head", "each_head", "full")
 _RESIDUALS = {"parallel": 1, "parallel_shared": 1, "post": 2}
 _MATRICES = (
     "attn.q_proj",
     "attn.k_proj",
     "attn.v_proj",
-    "attn.gate_proj",
     "attn.o_proj",
     "mlp.gate_proj",
     "mlp.up_proj",
@@ -59,6 +56,12 @@ def obstacle(spec: DecoderSpec) -> str | None:
         return "sparse experts"
     if isinstance(spec.positions, Alibi):
         return "ALiBi"
+    if spec.output_gate is not None:
+        return "output gates"
+    if spec.sinks:
+        return "attention sinks"
+    if spec.activation not in _ACTIVATIONS:
+        return f"the activation {spec.activation}"
     return None
 
 
@@ -165,8 +168,6 @@ class FusedStep:
                 numbers.append(0 if held is None else held.data_ptr())
                 self._kept += () if held is None else (held,)
             self._numbers.append(numbers)
-        mixer = self._blocks[0].attn
-        gates = mixer.gate_proj.shape[0] if isinstance(mixer, GatedAttention) else 0
         self._facts = np.array(
             [
                 len(self._blocks),
@@ -179,8 +180,7 @@ class FusedStep:
                 _QK_NORMS.index(spec.qk_norm),
                 _ACTIVATIONS.index(spec.activation),
                 _RESIDUALS.get(spec.residual, 0),
-                isinstance(self._blocks[0].mlp, GatedMLP),
-                gates // spec.num_heads,
+                spec.mlp == "gated",
             ],
             np.int64,
         )
@@ -204,7 +204,7 @@ class FusedStep:
         self._reach = max(512, 1 << keys.bit_length())
         spec, team = self._spec, self._team.size
         width = spec.num_heads * spec.head_dim
-        wide = width + 2 * spec.num_kv_heads * spec.head_dim + int(self._facts[-1]) * spec.num_heads
+        wide = width + 2 * spec.num_kv_heads * spec.head_dim
         largest = max(spec.hidden_size, width, spec.intermediate_size) + self._most
 
         def room(*shape: int) -> Any:
@@ -256,7 +256,7 @@ def _part(block: Block, path: str) -> nn.Module | None:
 
 
 def _vectors(block: Block) -> Iterator[Tensor | None]:
-    """Weights and biases of the norms, and the sinks, as float32, in the kernels' order."""
+    """Weights and biases of the norms as float32, in the kernels' order."""
     for path in _NORMS:
         module = _part(block, path)
         if module is None and path == "mlp_norm" and isinstance(block, SharedParallelBlock):
@@ -264,5 +264,3 @@ def _vectors(block: Block) -> Iterator[Tensor | None]:
         for name in ("weight", "bias"):
             held = getattr(module, name, None)
             yield None if held is None else vector(held)
-    sinks = block.attn.sinks if isinstance(block.attn, PlainAttention) else None
-    yield None if sinks is None else vector(sinks)

@@ -21,7 +21,7 @@ from llmcli.errors import CheckpointError, LlmcliError, UnsupportedError, UsageE
 from llmcli.model.linear import Weighted
 from llmcli.model.packed import Packed, pack
 from llmcli.spec import PackingKind, packing
-from tests.tiny import write_tiny
+from tests.tiny import tiny_tensors, write_tiny
 
 KINDS: list[PackingKind] = ["int8", "int4"]
 
@@ -64,6 +64,20 @@ def test_nothing_is_overwritten_or_quantised_twice(tmp_path: Path) -> None:
             Resolved(out, "out", "folder"), tmp_path / "new", "int8", group=32, progress=Silent()
         )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "source"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_a_number_that_is_not_finite_leaves_nothing(
+    tmp_path: Path, kind: PackingKind, bad: float
+) -> None:
+    tensors = tiny_tensors()
+    tensors["model.layers.0.mlp.up_proj.weight"][3, 4] = bad
+    write_tiny(tmp_path / "source", tensors)
+    resolved, out = Resolved(tmp_path / "source", "source", "folder"), tmp_path / "out"
+    with pytest.raises(CheckpointError, match=r"layers.0.mlp.up_proj.weight cannot be quantised"):
+        quantize(resolved, out, kind, group=32, progress=Silent())
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
 def _without(name: str) -> Callable[[dict[str, Tensor]], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from llmcli.errors import LlmcliError
 from llmcli.kernels import team as teams
 from llmcli.kernels.team import Team, cache_home
 
@@ -60,7 +62,7 @@ def test_a_step_whose_member_never_comes_ends_when_abandoned() -> None:
     barrier = kernels.new_barrier()
     assert teams.ABANDONED == kernels.steps.ABANDONED
     barrier[teams.ABANDONED] = 1
-    facts, rows = np.zeros(12, np.int64), np.zeros((2, 1), np.float32)
+    facts, rows = np.zeros(11, np.int64), np.zeros((2, 1), np.float32)
     facts[:5] = 1
     tables = np.zeros((1, kernels.steps.TABLE), np.int64)
     places = np.zeros((1, kernels.steps.PLACE), np.int64)
@@ -71,16 +73,18 @@ def test_a_step_whose_member_never_comes_ends_when_abandoned() -> None:
     assert kernels.step(0, 2, barrier, facts, reals, tables, places, row, shared, own) == 1
 
 
-def test_machine_code_of_other_sources_goes(
+def test_machine_code_of_long_unused_versions_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(teams.platformdirs, "user_cache_path", lambda _name: tmp_path)
-    old = tmp_path / "kernels" / "0123"
-    old.mkdir(parents=True)
-    (old / "x.nbc").write_bytes(b"old")
     home = cache_home()
-    assert home.parent == old.parent
-    assert not old.exists()
+    for age in range(9):
+        folder = home.parent / f"version {age}"
+        folder.mkdir(parents=True)
+        os.utime(folder, (age, age))
+    Team(1).kernels.new_barrier()
+    left = {one.name for one in home.parent.iterdir()} - {home.name}
+    assert left == {f"version {age}" for age in range(5, 9)}
 
 
 def test_compiling_is_told_where_nothing_is_kept(
@@ -104,5 +108,6 @@ def test_what_compiling_raises_comes_out_where_kernels_are_used(
         raise OSError("no room")
 
     monkeypatch.setattr(teams, "cache_home", fail)
-    with pytest.raises(OSError, match="no room"):
+    with pytest.raises(LlmcliError, match="OSError: no room") as error:
         _ = Team(1).kernels
+    assert "--kernels off" in str(error.value.hint)

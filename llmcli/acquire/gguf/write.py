@@ -5,7 +5,6 @@ Must not know GGUF.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from llmcli.checkpoint.escape import printable
+from llmcli.checkpoint.header import encode_header
 from llmcli.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def encoded_bytes(tensors: Sequence[Outgoing], dtype: DType) -> int:
 
 def _header(tensors: Sequence[Outgoing], dtype: DType) -> bytes:
     code, width = _FORMAT[dtype]
-    entries: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    entries: dict[str, object] = {}
     at = 0
     for tensor in tensors:
         end = at + prod(tensor.shape) * width
@@ -84,9 +84,7 @@ def _header(tensors: Sequence[Outgoing], dtype: DType) -> bytes:
             "data_offsets": [at, end],
         }
         at = end
-    text = json.dumps(entries, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text
+    return encode_header(entries)
 
 
 def _write(file: BinaryIO, tensor: Outgoing, dtype: DType, advance: Callable[[int], None]) -> None:
