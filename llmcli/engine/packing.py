@@ -34,8 +34,10 @@ def packed_parameters(
 
 def packed(name: str, tensor: Tensor, kind: PackingKind, *, group: int = INT4_GROUP) -> Packed:
     """Raises CheckpointError for a number that no code stands for."""
-    # Looked for on both sides: a code hides NaN, and a float16 minimum has no room for much.
-    made = pack(tensor, kind, group=group) if bool(tensor.isfinite().all()) else None
+    # Looked for on both sides: a code hides NaN, and a float16 minimum has no room for much. The
+    # extremes tell, as NaN is one, and take no memory.
+    ends = torch.stack(tensor.aminmax())
+    made = pack(tensor, kind, group=group) if bool(ends.isfinite().all()) else None
     scales = [] if made is None else [part for key, part in made.parts.items() if key != "codes"]
     if made is None or not all(bool(part.isfinite().all()) for part in scales):
         raise CheckpointError(
