@@ -1,4 +1,4 @@
-"""argv -> calls -> terminal. One command a file; options.py declares each option once.
+"""argv -> calls -> terminal. One command a file; options/ declares each option once.
 
 Must not know tensors or family names, and imports no torch before a command needs it.
 """

@@ -8,8 +8,8 @@ from llmcli.cli import options
 from llmcli.cli.bundles import unbundled
 from llmcli.cli.chat_options import LAST, Chatting
 from llmcli.cli.constraining import Constraining
-from llmcli.cli.decoding import Decoding
 from llmcli.cli.grouped import GroupedCommand
+from llmcli.cli.options.decoding import Decoding
 
 if TYPE_CHECKING:
     from typer._click.core import Context

@@ -23,13 +23,14 @@ from llmcli.cli.running import (
 )
 from llmcli.cli.side_by_side import Column, laid_out
 from llmcli.engine.arms import Arm, plan_arms
-from llmcli.engine.settings import Flags
+from llmcli.engine.flags import Flags
 from llmcli.errors import UsageError
 
 if TYPE_CHECKING:
     from llmcli.engine.compare import Scores
-    from llmcli.engine.engine import Engine, GenerateOptions
+    from llmcli.engine.engine import Engine
     from llmcli.engine.generation import Generation
+    from llmcli.engine.options import GenerateOptions
     from llmcli.engine.prompt import Prompt
 
 # Told by the arm's name already, or the same for all arms.

@@ -8,10 +8,10 @@ from llmcli.cli import options
 from llmcli.cli.batching import Batching
 from llmcli.cli.bundles import unbundled
 from llmcli.cli.constraining import Constraining
-from llmcli.cli.decoding import Decoding
 from llmcli.cli.explaining import Explaining
 from llmcli.cli.keeping import Keeping
-from llmcli.engine.settings import Flags
+from llmcli.cli.options.decoding import Decoding
+from llmcli.engine.flags import Flags
 
 
 @unbundled

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from llmcli.cli import options
 from llmcli.cli.bundles import unbundled
-from llmcli.cli.decoding import Decoding
 from llmcli.cli.inspecting import asked as asked_options
 from llmcli.cli.inspecting.asked import Asked
+from llmcli.cli.options.decoding import Decoding
 
 
 @unbundled
@@ -36,7 +36,7 @@ def inspect_layers(
     from llmcli.cli.inspecting.subject import PromptSource, find_subject
     from llmcli.cli.inspecting.table import find_views
     from llmcli.cli.running import check_loading
-    from llmcli.engine.settings import check_flags
+    from llmcli.engine.flags import check_flags
 
     views = find_views(view or [])
     refuse_unread(views, asked, loading, prompting, decoding, prompt=prompt, file=file)

@@ -19,9 +19,11 @@ from llmcli.cli.running import Request, prompt_request
 from llmcli.errors import LlmcliError, TemplateError, UsageError
 
 if TYPE_CHECKING:
-    from llmcli.engine.engine import Engine, GenerateOptions
+    from llmcli.engine.engine import Engine
+    from llmcli.engine.options import GenerateOptions
     from llmcli.engine.prompt import Prompt
-    from llmcli.engine.rows import RowRequest, RowResult, Rows
+    from llmcli.engine.row import RowRequest, RowResult
+    from llmcli.engine.rows import Rows
     from llmcli.engine.settings import Settings
 
 _HIGHEST_SEED = 2**63 - 1
@@ -75,7 +77,8 @@ def make_job(
     batch_size: int,
 ) -> Job:
     """Everything before the first token. Raises UsageError for what no row can be made of."""
-    from llmcli.engine.rows import RowRequest, Rows, draws
+    from llmcli.engine.row import RowRequest
+    from llmcli.engine.rows import Rows, draws
 
     drawn = draws(settings)
     if samples is not None and not drawn:

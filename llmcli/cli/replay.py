@@ -9,7 +9,7 @@ import typer
 
 from llmcli.cli import options
 from llmcli.cli.bundles import unbundled
-from llmcli.cli.decoding import DraftModel
+from llmcli.cli.options.strategies import DraftModel
 
 ReceiptFile = Annotated[
     Path,

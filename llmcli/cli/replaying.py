@@ -19,7 +19,7 @@ from llmcli.cli.options import Loading
 from llmcli.cli.progress import FetchProgress, StepProgress
 from llmcli.cli.receipts import identity
 from llmcli.cli.running import check_loading, load_found
-from llmcli.engine.settings import check_flags
+from llmcli.engine.flags import check_flags
 from llmcli.errors import AcquireError, LlmcliError, UsageError
 
 if TYPE_CHECKING:

@@ -13,14 +13,15 @@ from llmcli.cli.keeping import Keeping, Kept, open_kept
 from llmcli.cli.options import Context, Ending, Loading, Prompting
 from llmcli.cli.progress import FetchProgress, StepProgress
 from llmcli.engine.constrained import check_grammar
+from llmcli.engine.flags import Flags, check_flags
 from llmcli.engine.overflow import check_limits
-from llmcli.engine.settings import Flags, check_flags
 from llmcli.errors import UsageError
 from llmcli.text.grammar import Grammar
 
 if TYPE_CHECKING:
-    from llmcli.engine.engine import Engine, GenerateOptions
+    from llmcli.engine.engine import Engine
     from llmcli.engine.generation import Generation
+    from llmcli.engine.options import GenerateOptions
     from llmcli.engine.prompt import Prompt, PromptRequest
 
 # Far above this the process would die without a word when it starts the threads.
@@ -139,7 +140,8 @@ def load_found(resolved: Resolved, loading: Loading, *, template: Path | None = 
     """A checkpoint that was found before, loaded with progress and its warnings."""
     # torch is imported from here on
     with interrupts.ending_at_once():
-        from llmcli.engine.engine import Engine, LoadOptions
+        from llmcli.engine.engine import Engine
+        from llmcli.engine.options import LoadOptions
 
     bar = StepProgress("loading the weights")
     try:
@@ -208,7 +210,7 @@ def negative_prompt(engine: Engine, request: Request) -> Prompt | None:
 
 def generate_options(request: Request) -> GenerateOptions:
     """As the engine takes them."""
-    from llmcli.engine.engine import GenerateOptions
+    from llmcli.engine.options import GenerateOptions
 
     ending = request.ending
     return GenerateOptions(

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, get_type_hints
 
 from llmcli.checkpoint.escape import printable
-from llmcli.engine.settings import Flags, check_flags, unread
+from llmcli.engine.flags import Flags, check_flags, unread
 from llmcli.errors import UsageError
 from llmcli.generation.reads import STRATEGY_NAMES
 

@@ -22,8 +22,9 @@ from llmcli.bench.runs import Choose, Forced, Free, Method
 from llmcli.bench.summary import crossovers, curves, summarise
 from llmcli.bench.trial import Case, CaseRuns, OnRun, Plan, measure
 from llmcli.engine.engine import Engine
+from llmcli.engine.flags import Flags, unread
 from llmcli.engine.machine import machine_facts
-from llmcli.engine.settings import Flags, Settings, unread
+from llmcli.engine.settings import Settings
 from llmcli.engine.stats import peak_memory
 from llmcli.errors import GenerationError, UsageError
 from llmcli.generation.explain import run_chain

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from llmcli.chat.budget import Overflow
 from llmcli.chat.turn import Turn
-from llmcli.engine.engine import GenerateOptions
 from llmcli.engine.generation import Generation
+from llmcli.engine.options import GenerateOptions
 from llmcli.engine.prompt import Prompt
 from llmcli.engine.session import Session
 from llmcli.errors import StorageError

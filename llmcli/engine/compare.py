@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from llmcli.engine.arms import Arm
-from llmcli.engine.engine import Engine, GenerateOptions
+from llmcli.engine.engine import Engine
 from llmcli.engine.generation import Generation
+from llmcli.engine.options import GenerateOptions
 from llmcli.engine.prompt import Prompt
 from llmcli.generation.metrics import distinct, repeated
 

@@ -19,12 +19,14 @@ import torch
 from llmcli import __version__
 from llmcli.cache import CacheKind
 from llmcli.checkpoint.escape import printable
-from llmcli.engine.engine import Engine, GenerateOptions
+from llmcli.engine.engine import Engine
+from llmcli.engine.flags import Flags
 from llmcli.engine.generation import Generation
 from llmcli.engine.identity import FileIdentity
+from llmcli.engine.options import GenerateOptions
 from llmcli.engine.overflow import Overflow
 from llmcli.engine.plain import PlainError, from_plain, to_plain
-from llmcli.engine.settings import Flags, Setting, Settings
+from llmcli.engine.settings import Setting, Settings
 from llmcli.errors import LlmcliError
 from llmcli.generation.token import FinishReason
 from llmcli.spec import PackingKind

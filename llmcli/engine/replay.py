@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from llmcli.cache import CacheKind
-from llmcli.engine.engine import Engine, GenerateOptions
+from llmcli.engine.engine import Engine
 from llmcli.engine.generation import Generation
+from llmcli.engine.options import GenerateOptions
 from llmcli.engine.prompt import Prompt
 from llmcli.engine.receipt import Receipt
 from llmcli.errors import LlmcliError

@@ -8,13 +8,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import groupby
+from dataclasses import dataclass, replace
 
 from llmcli.cache import LOSSY, CacheKind
-from llmcli.engine.engine import Engine, GenerateOptions
-from llmcli.engine.generation import EndReason
+from llmcli.engine.engine import Engine
+from llmcli.engine.options import GenerateOptions
 from llmcli.engine.prompt import Prompt
+from llmcli.engine.row import RowRequest, RowResult, RowText
+from llmcli.engine.row_plan import plan_batches
 from llmcli.engine.settings import Settings
 from llmcli.errors import GenerationError, LlmcliError
 from llmcli.generation.batch import Batch, BatchRow
@@ -23,34 +24,9 @@ from llmcli.generation.reads import reads
 from llmcli.generation.stepper import Stepper
 from llmcli.generation.stop import StopRule
 from llmcli.generation.strategies.stages import stage_names
-from llmcli.generation.token import Token
 from llmcli.text.detokenizer import Detokenizer, hidden_ids
 from llmcli.text.stop_strings import StopStrings
 from llmcli.text.stream import TextFeed
-
-# Within so many batches' rows those of like length are put together, to save padding.
-LOOK_AHEAD = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowRequest:
-    """`prompt` is an error where none could be made. `seed` is None where nothing is drawn."""
-
-    prompt: Prompt | LlmcliError
-    seed: int | None
-    max_new_tokens: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowResult:
-    """What became of the request at place `row`; with an `error`, what there was before it."""
-
-    row: int
-    ids: tuple[int, ...] = ()
-    text: str = ""
-    finish_reason: EndReason | None = None
-    stop_string: str | None = None
-    error: LlmcliError | None = None
 
 
 @dataclass(slots=True)
@@ -80,7 +56,6 @@ class Rows:
         self.tally = Tally()
         self._engine, self._requests = engine, requests
         self._options, self._settings = options, settings
-        self._size = batch_size
         self._session = engine.session(options.cache)
         self._ids = [one.prompt.ids if isinstance(one.prompt, Prompt) else () for one in requests]
         self._recurring = Counter(self._ids)
@@ -90,7 +65,12 @@ class Rows:
         self._hidden = hidden_ids(engine.tokenizer, ending, show_special=options.show_special)
         self._alone = not _batchable(options, settings)
         self._padded = engine.loaded.spec.can_pad and self._session.kind not in LOSSY
-        self.batches = self._plan()
+        lengths = {row: self._length(row) for row, ids in enumerate(self._ids) if ids}
+        self.batches = (
+            [[row] for row in lengths]
+            if self._alone
+            else plan_batches(lengths, size=batch_size, padded=self._padded)
+        )
 
     @property
     def cache_kind(self) -> CacheKind:
@@ -135,20 +115,6 @@ class Rows:
                 yield from (
                     self._single(left[0], on_step) if self._alone else self._batch(left, on_step)
                 )
-
-    def _plan(self) -> list[list[int]]:
-        rows = [row for row, ids in enumerate(self._ids) if ids]
-        if self._alone:
-            return [[row] for row in rows]
-        batches = []
-        for start in range(0, len(rows), LOOK_AHEAD * self._size):
-            near = sorted(rows[start : start + LOOK_AHEAD * self._size], key=self._length)
-            for _, alike in groupby(near, key=lambda row: self._padded or self._length(row)):
-                together = list(alike)
-                batches += [
-                    together[at : at + self._size] for at in range(0, len(together), self._size)
-                ]
-        return batches
 
     def _length(self, row: int) -> tuple[int, int]:
         """The prompt's, and the one that the run may reach."""
@@ -242,9 +208,9 @@ class Rows:
             self._sampled = ids, planned
         return self._session.fork().stepper(ids, planned=planned)
 
-    def _text(self, row: int) -> _Text:
+    def _text(self, row: int) -> RowText:
         detokenizer = Detokenizer(self._engine.tokenizer, self._ids[row], hidden=self._hidden)
-        return _Text(
+        return RowText(
             TextFeed(detokenizer, StopStrings(self._options.stop_strings or self._settings.stop))
         )
 
@@ -274,31 +240,3 @@ def _batchable(options: GenerateOptions, settings: Settings) -> bool:
     )
     plain = StrategyOptions(**settings.options) == StrategyOptions()
     return settings.strategy in ("greedy", "sample") and plain and options == known
-
-
-@dataclass(slots=True)
-class _Text:
-    """A row's answer so far."""
-
-    feed: TextFeed
-    ids: list[int] = field(default_factory=list)
-    pieces: list[str] = field(default_factory=list)
-
-    def add(self, token: Token) -> None:
-        self.ids.append(token.id)
-        self.pieces.append(self.feed.feed(token.id))
-
-    def result(
-        self, row: int, reason: EndReason | None, error: LlmcliError | None = None
-    ) -> RowResult:
-        """The row as it ended; a stop string that ends the text goes before any other reason."""
-        if not self.feed.stopped:
-            self.pieces.append(self.feed.finish())
-        return RowResult(
-            row=row,
-            ids=tuple(self.ids),
-            text="".join(self.pieces),
-            finish_reason="stop" if self.feed.stopped and not error else reason,
-            stop_string=self.feed.matched,
-            error=error,
-        )

@@ -14,10 +14,11 @@ import argparse
 import statistics
 
 from llmcli.cli.running import find_model
-from llmcli.engine.engine import Engine, GenerateOptions, LoadOptions
+from llmcli.engine.engine import Engine
+from llmcli.engine.flags import Flags
 from llmcli.engine.generation import Generation
+from llmcli.engine.options import GenerateOptions, LoadOptions
 from llmcli.engine.prompt import PromptRequest
-from llmcli.engine.settings import Flags
 
 ITEMS = (
     "the budget of the library",

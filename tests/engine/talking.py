@@ -9,8 +9,9 @@ from typing import Any
 from llmcli.chat.conversation import Conversation
 from llmcli.chat.events import Begun
 from llmcli.engine.chatting import Chat, ChatOptions, Done
-from llmcli.engine.engine import Engine, GenerateOptions, LoadOptions
-from llmcli.engine.settings import Flags
+from llmcli.engine.engine import Engine
+from llmcli.engine.flags import Flags
+from llmcli.engine.options import GenerateOptions, LoadOptions
 from tests.puppet import Added, Script, make_puppet
 from tests.tiny import tiny_spec, tiny_tensors, write_tiny
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from llmcli.engine.arms import PRESETS, Arm, plan_arms
-from llmcli.engine.settings import Flags
+from llmcli.engine.flags import Flags
 from llmcli.errors import UsageError
 
 

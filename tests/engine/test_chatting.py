@@ -10,8 +10,9 @@ import pytest
 from llmcli.cache import KVCache
 from llmcli.chat.record import as_bytes, parse
 from llmcli.engine.chatting import Chat, ChatOptions, Done, Overflow, Prepared
-from llmcli.engine.engine import Engine, GenerateOptions
-from llmcli.engine.settings import Flags
+from llmcli.engine.engine import Engine
+from llmcli.engine.flags import Flags
+from llmcli.engine.options import GenerateOptions
 from llmcli.errors import GenerationError, StorageError, TemplateError, UsageError
 from llmcli.model import Decoder
 from tests.engine.talking import (

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from llmcli.engine.engine import Engine, GenerateOptions, LoadOptions
+from llmcli.engine.engine import Engine
+from llmcli.engine.flags import Flags
 from llmcli.engine.generation import Generation
+from llmcli.engine.options import GenerateOptions, LoadOptions
 from llmcli.engine.prompt import PromptRequest
-from llmcli.engine.settings import Flags
 from llmcli.errors import GenerationError, UsageError
 from llmcli.text.grammar import Grammar, read_grammar
 from tests.puppet import make_puppet

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from llmcli.engine.engine import Engine, GenerateOptions, LoadOptions
+from llmcli.engine.engine import Engine
+from llmcli.engine.flags import Flags
 from llmcli.engine.generation import Generation
+from llmcli.engine.options import GenerateOptions, LoadOptions
 from llmcli.engine.prompt import PromptRequest
-from llmcli.engine.settings import Flags
 from llmcli.errors import UsageError
 from tests.puppet import Script, make_puppet
 

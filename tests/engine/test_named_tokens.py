@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from llmcli.engine.flags import Flags, check_flags
 from llmcli.engine.named_tokens import Named, parse_biases, parse_suppress
-from llmcli.engine.settings import Flags, check_flags
 from llmcli.errors import CheckpointError, UsageError
 from tests.engine.test_settings import resolve, used
 

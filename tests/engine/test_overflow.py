@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from llmcli.engine.engine import Engine, GenerateOptions, LoadOptions
+from llmcli.engine.engine import Engine
+from llmcli.engine.flags import Flags
 from llmcli.engine.generation import Generation
+from llmcli.engine.options import GenerateOptions, LoadOptions
 from llmcli.engine.prompt import PromptRequest
-from llmcli.engine.settings import Flags
 from llmcli.errors import GenerationError, UnsupportedError, UsageError
 from llmcli.generation.limit import Limit
 from tests.tiny import tiny_spec, tiny_tensors, write_tiny

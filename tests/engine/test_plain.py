@@ -9,8 +9,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
+from llmcli.engine.flags import Flags
 from llmcli.engine.plain import PlainError, from_plain, to_plain
-from llmcli.engine.settings import Flags
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from llmcli.engine.engine import Engine, GenerateOptions, LoadOptions
+from llmcli.engine.engine import Engine
+from llmcli.engine.flags import Flags
+from llmcli.engine.options import GenerateOptions, LoadOptions
 from llmcli.engine.prompt import PromptRequest
-from llmcli.engine.rows import RowRequest, RowResult, Rows, draws
-from llmcli.engine.settings import Flags
+from llmcli.engine.row import RowRequest, RowResult
+from llmcli.engine.rows import Rows, draws
 from llmcli.errors import GenerationError
 from llmcli.spec import DecoderSpec
 from tests.engine.test_goldens import STORIES

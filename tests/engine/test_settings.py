@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from llmcli.engine.settings import Flags, Settings, check_flags, resolve_settings
+from llmcli.engine.flags import Flags, check_flags
+from llmcli.engine.settings import Settings, resolve_settings
 from llmcli.errors import CheckpointError, UsageError
 
 

@@ -14,10 +14,11 @@ import pytest
 from llmcli.chat.conversation import Conversation
 from llmcli.chat.events import Begun
 from llmcli.engine.chatting import Chat, ChatOptions
-from llmcli.engine.engine import Engine, GenerateOptions, LoadOptions
+from llmcli.engine.engine import Engine
+from llmcli.engine.flags import Flags
 from llmcli.engine.generation import Generation
+from llmcli.engine.options import GenerateOptions, LoadOptions
 from llmcli.engine.prompt import PromptRequest
-from llmcli.engine.settings import Flags
 from tests.acquire.smollm2 import pulled_smollm2
 
 GOLDENS = Path(__file__).parents[1] / "goldens" / "smollm2-135m-instruct.json"

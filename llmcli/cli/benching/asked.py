@@ -11,9 +11,9 @@ import typer
 
 from llmcli.checkpoint.escape import printable
 from llmcli.cli import options
-from llmcli.cli.decoding import Decoding
 from llmcli.cli.options import value_option, whole_option
-from llmcli.engine.settings import Flags
+from llmcli.cli.options.decoding import Decoding
+from llmcli.engine.flags import Flags
 from llmcli.errors import UsageError
 from llmcli.generation.reads import STRATEGY_NAMES, StrategyName
 

@@ -18,7 +18,7 @@ from llmcli.cli.options import Loading, Prompting
 from llmcli.cli.progress import StepProgress
 from llmcli.cli.prompt_input import read_prompt
 from llmcli.cli.running import check_loading, load_engine
-from llmcli.engine.settings import check_flags
+from llmcli.engine.flags import check_flags
 from llmcli.errors import UsageError
 
 if TYPE_CHECKING:

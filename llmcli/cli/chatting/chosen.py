@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from llmcli.cli.chat_options import DEFAULT_OVERFLOW, DEFAULT_THINK, Chatting, OverflowChoice
 from llmcli.cli.chatting.setting_keys import Key, setting_keys
 from llmcli.cli.chatting.shown import Look
-from llmcli.cli.decoding import Decoding
 from llmcli.cli.options import Context, Ending, Loading, Prompting
+from llmcli.cli.options.decoding import Decoding
 from llmcli.cli.running import Request, generate_options
-from llmcli.engine.settings import unread
+from llmcli.engine.flags import unread
 from llmcli.errors import UsageError
 from llmcli.text.grammar import Grammar
 

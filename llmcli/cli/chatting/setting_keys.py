@@ -17,8 +17,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from llmcli.checkpoint.escape import printable
 from llmcli.cli.chat_options import Chatting
-from llmcli.cli.decoding import Decoding
 from llmcli.cli.options import Ending, Loading
+from llmcli.cli.options.decoding import Decoding
 from llmcli.errors import UsageError
 
 # What `/set KEY` takes to leave a setting to the checkpoint or to llmcli again.

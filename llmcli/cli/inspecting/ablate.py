@@ -15,7 +15,7 @@ from llmcli.cli.inspecting.svg import Svg, bars, heat_map
 from llmcli.cli.inspecting.token_words import compact, quoted
 from llmcli.cli.progress import StepProgress
 from llmcli.cli.side_by_side import Column, laid_out
-from llmcli.engine.settings import Flags
+from llmcli.engine.flags import Flags
 from llmcli.errors import UsageError
 from llmcli.insight.bounds import check_between
 from llmcli.insight.edits import Edits, read_edits
@@ -111,7 +111,7 @@ def _compare(subject: Subject, edits: Edits) -> Compared:
 
 
 def _generated(subject: Subject, flags: Flags, label: str) -> Generation:
-    from llmcli.engine.engine import GenerateOptions
+    from llmcli.engine.options import GenerateOptions
 
     generation = subject.engine.generate(subject.prompt, GenerateOptions(flags=flags))
     with StepProgress(label) as bar:

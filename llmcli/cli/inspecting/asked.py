@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from llmcli.cli import options
-from llmcli.cli.decoding import Decoding
 from llmcli.cli.inspecting.table import DEFAULT, VIEWS
 from llmcli.cli.options import value_option, whole_option
+from llmcli.cli.options.decoding import Decoding
 from llmcli.errors import UsageError
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ _TOP, _MOST = 10, 1000
 def _compute(subject: Subject, asked: Asked) -> NextToken:
     check_between("--top", asked.top, 1, _MOST)
     prompt, engine = subject.prompt, subject.engine
-    from llmcli.engine.engine import GenerateOptions
+    from llmcli.engine.options import GenerateOptions
     from llmcli.insight.next_token import TAKEN_DOWN, next_token
 
     count = asked.top or _TOP

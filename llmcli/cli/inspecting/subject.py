@@ -12,7 +12,7 @@ from llmcli.checkpoint.escape import printable
 from llmcli.cli.options import Loading, Prompting
 from llmcli.cli.prompt_input import is_piped, read_prompt
 from llmcli.cli.running import find_model, load_found
-from llmcli.engine.settings import Flags
+from llmcli.engine.flags import Flags
 from llmcli.errors import UsageError
 from llmcli.insight.facts import Facts, Source, config_facts, folder_facts
 

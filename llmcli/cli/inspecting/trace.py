@@ -54,7 +54,7 @@ def _step(subject: Subject, step: int) -> DecodeStep:
     import torch
 
     from llmcli.cache import default_kind
-    from llmcli.engine.engine import GenerateOptions
+    from llmcli.engine.options import GenerateOptions
     from llmcli.insight.decode_step import decode_step
 
     engine, asked = subject.engine, subject.loading.cache_kind

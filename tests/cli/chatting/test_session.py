@@ -9,7 +9,7 @@ import pytest
 
 from llmcli.cli.chatting import session
 from llmcli.cli.chatting.setting_keys import find_key, setting_keys
-from llmcli.cli.decoding import Decoding
+from llmcli.cli.options.decoding import Decoding
 from tests.cli.chatting.talking import TEMPLATE, puppet
 from tests.cli.conftest import Invoke
 

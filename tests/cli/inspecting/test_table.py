@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from llmcli.cli.decoding import Decoding
 from llmcli.cli.inspecting.asked import Asked, readable_by
 from llmcli.cli.inspecting.drawing import Drawing
 from llmcli.cli.inspecting.table import VIEWS, View, load_drawing
 from llmcli.cli.options import Ending, Loading, Prompting
+from llmcli.cli.options.decoding import Decoding
 from tests.cli.conftest import Invoke
 
 

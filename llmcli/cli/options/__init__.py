@@ -1,0 +1,101 @@
+"""Every option, declared once, in one file a subject, with the bundles that commands share."""
+
+from llmcli.cli.options.choosing import (
+    Compare,
+    StrategyChoice,
+)
+from llmcli.cli.options.ending import (
+    Context,
+    Ending,
+    MaxContext,
+)
+from llmcli.cli.options.folders import (
+    ConvertDtype,
+    Force,
+    GgufFile,
+    GroupSize,
+    OutDir,
+    PullName,
+    QuantizeBits,
+    QuantizeOut,
+    QuantizeSource,
+    Revision,
+)
+from llmcli.cli.options.loading import (
+    Loading,
+)
+from llmcli.cli.options.making import (
+    CHOICE,
+    LENGTH,
+    MACHINE,
+    OUTPUT,
+    PROMPT,
+    flag,
+    number_option,
+    one_of,
+    text_option,
+    text_parser,
+    value_option,
+    whole_option,
+)
+from llmcli.cli.options.output import (
+    Debug,
+    Echo,
+    Json,
+    Logprobs,
+    RawOutput,
+    Receipt,
+    Verbose,
+    Version,
+)
+from llmcli.cli.options.prompting import (
+    PromptFile,
+    Prompting,
+    PromptText,
+    System,
+    Template,
+)
+
+__all__ = [
+    "CHOICE",
+    "LENGTH",
+    "MACHINE",
+    "OUTPUT",
+    "PROMPT",
+    "Compare",
+    "Context",
+    "ConvertDtype",
+    "Debug",
+    "Echo",
+    "Ending",
+    "Force",
+    "GgufFile",
+    "GroupSize",
+    "Json",
+    "Loading",
+    "Logprobs",
+    "MaxContext",
+    "OutDir",
+    "PromptFile",
+    "PromptText",
+    "Prompting",
+    "PullName",
+    "QuantizeBits",
+    "QuantizeOut",
+    "QuantizeSource",
+    "RawOutput",
+    "Receipt",
+    "Revision",
+    "StrategyChoice",
+    "System",
+    "Template",
+    "Verbose",
+    "Version",
+    "flag",
+    "number_option",
+    "one_of",
+    "text_option",
+    "text_parser",
+    "value_option",
+    "whole_option",
+]

@@ -1,0 +1,65 @@
+"""The options of the commands that fetch, convert or quantise a checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from llmcli.cli.options.making import flag, one_of, value_option, whole_parser
+
+StoredDtype = Literal["float16", "bfloat16", "float32"]
+BitsChoice = Literal["8", "4"]
+GgufFile = Annotated[Path, typer.Argument(metavar="FILE", help="A GGUF file.", show_default=False)]
+OutDir = Annotated[
+    Path, typer.Argument(metavar="OUT_DIR", help="A new folder.", show_default=False)
+]
+ConvertDtype = Annotated[
+    StoredDtype,
+    value_option(
+        "--dtype",
+        metavar="DTYPE",
+        help="Write float16, bfloat16 or float32 [default: float16].",
+        parser=one_of("--dtype", StoredDtype),
+    ),
+]
+QuantizeSource = Annotated[
+    str,
+    typer.Argument(
+        metavar="SRC",
+        help="A folder, a catalogue name or a hub id OWNER/NAME.",
+        show_default=False,
+    ),
+]
+QuantizeOut = Annotated[
+    Path, typer.Argument(metavar="OUT", help="A new folder.", show_default=False)
+]
+QuantizeBits = Annotated[
+    BitsChoice | None,
+    value_option(
+        "--bits",
+        metavar="8|4",
+        help="Bits of a number in the matrices; embedding and head always have 8.",
+        parser=one_of("--bits", BitsChoice),
+    ),
+]
+GroupSize = Annotated[
+    int | None,
+    value_option(
+        "--group-size",
+        metavar="N",
+        help="With --bits 4, how many numbers share a scale and a minimum [default: 32].",
+        parser=whole_parser("--group-size"),
+    ),
+]
+PullName = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="A catalogue name or a hub id OWNER/NAME.", show_default=False
+    ),
+]
+Revision = Annotated[
+    str | None, value_option("--revision", metavar="REV", help="A hub branch, tag or commit.")
+]
+Force = Annotated[bool, flag("--force", help="Fetch it again although it is here.")]
