@@ -6,9 +6,11 @@ The joiner of acquire/gguf/. Must not know where the file came from.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llmcli.acquire.disk import disk_faults, require_room
 from llmcli.acquire.gguf.architectures import ARCHITECTURES
@@ -29,6 +31,9 @@ from llmcli.acquire.progress import Progress, Silent
 from llmcli.checkpoint.escape import printable, shortlist
 from llmcli.errors import AcquireError
 
+if TYPE_CHECKING:
+    from llmcli.acquire.gguf.tensors import Order
+
 # Written into origin.json, so that a checkpoint made by an older rule can be told apart.
 CONVERTER = "llmcli-gguf 1"
 WEIGHTS = "model.safetensors"
@@ -47,6 +52,28 @@ def convert(
     is whole.
     """
     progress = progress or Silent()
+    found = read_import(gguf_file, progress)
+    texts = found.texts_for(dtype)
+    tensors = [put_back(found, move) for move in found.moves]
+    _write(out_dir, texts, tensors, dtype=dtype, progress=progress)
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """A GGUF file that was proved, and the small files that its checkpoint has, by name."""
+
+    file: GgufFile
+    shaped: Shaped
+    moves: tuple[Move, ...]
+    texts: Mapping[str, dict[str, Any]]
+
+    def texts_for(self, dtype: DType) -> dict[str, dict[str, Any]]:
+        """With the dtype that most weights are written in."""
+        return {**self.texts, "config.json": self.texts["config.json"] | {"torch_dtype": dtype}}
+
+
+def read_import(gguf_file: Path, progress: Progress) -> Import:
+    """Headers and tokenizer; no weight is read. Raises CheckpointError for what cannot be had."""
     file = read_gguf(gguf_file)
     architecture = _architecture(file)
     shaped = architecture.config(file)
@@ -60,9 +87,9 @@ def convert(
         )
     texts = tokenizer_files(file, vocabulary, architecture.sentences)
     texts["generation_config.json"] = _generation_config(vocabulary)
-    texts["config.json"] = _with_ids(shaped.config, vocabulary) | {"torch_dtype": dtype}
+    texts["config.json"] = _with_ids(shaped.config, vocabulary)
     _tell_unread(file, architecture, shaped, progress)
-    _write(out_dir, texts, _outgoing(file, moves, shaped), dtype=dtype, progress=progress)
+    return Import(file, shaped, tuple(moves), texts)
 
 
 def _architecture(file: GgufFile) -> Architecture:
@@ -78,22 +105,22 @@ def _architecture(file: GgufFile) -> Architecture:
     return ARCHITECTURES[name]
 
 
-def _outgoing(file: GgufFile, moves: list[Move], shaped: Shaped) -> list[Outgoing]:
-    return [_put_back(file, move, shaped) for move in moves]
-
-
-def _put_back(file: GgufFile, move: Move, shaped: Shaped) -> Outgoing:
+def put_back(found: Import, move: Move) -> Outgoing:
     """The tensor as the checkpoint has it: what the GGUF converter did is undone."""
-    source, shape = move.source, move.source.shape
+    file, source, shape = found.file, move.source, move.source.shape
     if move.form == "transposed":
         return Outgoing(move.target, shape[::-1], partial(transposed, file, source))
     if move.form == "one_added":
         return Outgoing(move.target, shape, partial(less_one, file, source))
-    if move.form == "same":
-        return Outgoing(move.target, shape, partial(pieces, file, source))
-    heads = shaped.sizes["heads" if move.form == "query" else "kv_heads"]
-    order = halves_order(heads, shape[0])
-    return Outgoing(move.target, shape, partial(pieces, file, source, order))
+    return Outgoing(move.target, shape, partial(pieces, file, source, row_order(found, move)))
+
+
+def row_order(found: Import, move: Move) -> Order | None:
+    """Which row of the file each row of the checkpoint is; None where none has moved."""
+    if move.form not in ("query", "key"):
+        return None
+    heads = found.shaped.sizes["heads" if move.form == "query" else "kv_heads"]
+    return halves_order(heads, move.source.shape[0])
 
 
 def _write(
@@ -117,7 +144,7 @@ def _write(
         finally:
             progress.finish()
         for name, content in texts.items():
-            _write_json(out_dir / name, content)
+            write_json(out_dir / name, content)
 
 
 def _refuse_foreign(out_dir: Path, ours: set[str]) -> None:
@@ -132,7 +159,8 @@ def _refuse_foreign(out_dir: Path, ours: set[str]) -> None:
         )
 
 
-def _write_json(path: Path, content: dict[str, Any]) -> None:
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Put in place whole."""
     partial_path = path.with_name(path.name + ".partial")
     partial_path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
     partial_path.replace(path)

@@ -31,7 +31,7 @@ def quantize(
             hint=f"leave it out for {INT4_GROUP}",
         )
     with interrupts.ending_at_once():
-        from llmcli.engine.quantizing import check_new
+        from llmcli.engine.new_folder import check_new
         from llmcli.engine.quantizing import quantize as run
     check_new(out)
     found = find_model(source)

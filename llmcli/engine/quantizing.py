@@ -6,9 +6,7 @@ The new folder appears whole or not at all. Must not know terminals.
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +24,7 @@ from llmcli.checkpoint.directory import ModelDir
 from llmcli.checkpoint.escape import printable
 from llmcli.checkpoint.packed_form import KEY, PackedForm
 from llmcli.checkpoint.tensors import TensorFiles
+from llmcli.engine.new_folder import check_new, new_folder
 from llmcli.engine.packed_file import Parts, Shard, index_of, plan_shards, write_shards
 from llmcli.engine.packing import packed
 from llmcli.engine.proved import Proved, prove_folder
@@ -78,16 +77,6 @@ def quantize(
         with disk_faults(out, after):
             _write(source, out, directory, maker, shards, progress)
     return Quantized(before, after)
-
-
-def check_new(out: Path) -> None:
-    """Raise UsageError where there is something already."""
-    if out.is_symlink() or (out.exists() and not out.is_dir()):
-        raise UsageError(f"{printable(str(out))} is there already", hint="give a new folder")
-    if out.is_dir() and any(out.iterdir()):
-        raise UsageError(
-            f"{printable(str(out))} holds files already", hint="give a new or an empty folder"
-        )
 
 
 class _Maker:
@@ -149,11 +138,7 @@ def _write(
     shards: list[Shard],
     progress: Progress,
 ) -> None:
-    out.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=f".{out.name[:80]}.", suffix=".partial", dir=out.parent))
-    try:
-        # A temporary folder is for its owner alone; this one is to be as any other.
-        beside.chmod(0o777 & ~_umask())
+    with new_folder(out) as beside:
         progress.start("quantising", sum(shard.nbytes for shard in shards))
         try:
             write_shards(beside, shards, maker.tensors(), on_written=progress.advance)
@@ -166,12 +151,6 @@ def _write(
         config = {**directory.config, KEY: maker.form.as_config()}
         text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
         (beside / "config.json").write_text(text, "utf-8")
-        if out.is_dir():
-            out.rmdir()
-        beside.rename(out)
-    except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
-        raise
 
 
 def _copy_small(source: Path, target: Path) -> None:
@@ -197,9 +176,3 @@ def _write_origin(source: Resolved, target: Path, form: PackedForm) -> None:
     made = f"llmcli quantize {form.bits} bits, groups of {form.group_size}"
     converter = f"{origin.converter}, {made}" if origin.converter else made
     write_origin(target, replace(origin, sha256={}, converter=converter))
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

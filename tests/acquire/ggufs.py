@@ -114,13 +114,26 @@ def write_gguf(
         if values.ndim == 2:
             kind = gguf.GGMLQuantizationType[kinds[matrices % len(kinds)]]
             matrices += 1
-        data = gguf.quantize(values, kind)
+        # The library cannot quantise to every kind that it reads.
+        drawn = kind == gguf.GGMLQuantizationType.Q6_K
+        data = random_blocks(kind.name, *values.shape) if drawn else gguf.quantize(values, kind)
         writer.add_tensor(name, data, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def random_blocks(kind: str, rows: int, columns: int, *, seed: int = 0) -> np.ndarray:
+    """Bytes of any value as blocks of `kind`, with scales (and minima) of a usual size."""
+    per_block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
+    rng = np.random.default_rng(seed)
+    blocks = rng.integers(0, 256, (rows * columns // per_block, size), np.uint8)
+    for at in {"Q6_K": (208,), "Q4_1": (0, 2), "Q5_1": (0, 2)}.get(kind, (0,)):
+        scales = rng.normal(0, 1e-4 if kind == "Q6_K" else 1e-2, (len(blocks), 1))
+        blocks[:, at : at + 2] = scales.astype(np.float16).view(np.uint8)
+    return blocks.reshape(rows, -1)
 
 
 def _add_shape(writer: gguf.GGUFWriter, shape: Shape) -> None:

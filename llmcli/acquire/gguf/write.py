@@ -5,11 +5,11 @@ Must not know GGUF.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from typing import TYPE_CHECKING, BinaryIO, Final, Literal
 
 from llmcli.checkpoint.escape import printable
 from llmcli.checkpoint.header import encode_header
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 DType = Literal["float16", "bfloat16", "float32"]
-_FORMAT: dict[DType, tuple[str, int]] = {
+# By the names that safetensors has for dtypes, with their bytes.
+FORMAT: Final[Mapping[DType, tuple[str, int]]] = {
     "float16": ("F16", 2),
     "bfloat16": ("BF16", 2),
     "float32": ("F32", 4),
@@ -69,11 +70,11 @@ def encode(values: npt.NDArray[np.float32], dtype: DType) -> npt.NDArray[np.gene
 
 def encoded_bytes(tensors: Sequence[Outgoing], dtype: DType) -> int:
     """How many bytes the values of `tensors` take."""
-    return sum(prod(tensor.shape) for tensor in tensors) * _FORMAT[dtype][1]
+    return sum(prod(tensor.shape) for tensor in tensors) * FORMAT[dtype][1]
 
 
 def _header(tensors: Sequence[Outgoing], dtype: DType) -> bytes:
-    code, width = _FORMAT[dtype]
+    code, width = FORMAT[dtype]
     entries: dict[str, object] = {}
     at = 0
     for tensor in tensors:
@@ -88,20 +89,27 @@ def _header(tensors: Sequence[Outgoing], dtype: DType) -> bytes:
 
 
 def _write(file: BinaryIO, tensor: Outgoing, dtype: DType, advance: Callable[[int], None]) -> None:
-    import numpy as np
-
     for values in tensor.pieces():
-        if not np.isfinite(values).all():
-            raise CheckpointError(
-                f"tensor {printable(tensor.name)} holds a value that is not a finite number",
-                hint="the source file is damaged; fetch it again",
-            )
-        stored = encode(np.ascontiguousarray(values), dtype)
-        if dtype == "float16" and not np.isfinite(stored).all():
-            raise CheckpointError(
-                f"tensor {printable(tensor.name)} holds {np.abs(values).max():g}, "
-                "float16 ends at 65504",
-                hint="convert with --dtype bfloat16 or float32",
-            )
+        stored = encode_checked(tensor.name, values, dtype)
         file.write(stored.tobytes())
         advance(stored.nbytes)
+
+
+def encode_checked(
+    name: str, values: npt.NDArray[np.float32], dtype: DType
+) -> npt.NDArray[np.generic]:
+    """As `encode`. Raises CheckpointError for what is not finite, or not in float16."""
+    import numpy as np
+
+    if not np.isfinite(values).all():
+        raise CheckpointError(
+            f"tensor {printable(name)} holds a value that is not a finite number",
+            hint="the source file is damaged; fetch it again",
+        )
+    stored = encode(np.ascontiguousarray(values), dtype)
+    if dtype == "float16" and not np.isfinite(stored).all():
+        raise CheckpointError(
+            f"tensor {printable(name)} holds {np.abs(values).max():g}, float16 ends at 65504",
+            hint="convert with --dtype bfloat16 or float32",
+        )
+    return stored

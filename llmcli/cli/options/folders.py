@@ -16,12 +16,21 @@ OutDir = Annotated[
     Path, typer.Argument(metavar="OUT_DIR", help="A new folder.", show_default=False)
 ]
 ConvertDtype = Annotated[
-    StoredDtype,
+    StoredDtype | None,
     value_option(
         "--dtype",
         metavar="DTYPE",
-        help="Write float16, bfloat16 or float32 [default: float16].",
+        help="Write float16, bfloat16 or float32 [default: float16; with --keep-quantized what "
+        "the file has].",
         parser=one_of("--dtype", StoredDtype),
+    ),
+]
+KeepQuantized = Annotated[
+    bool,
+    flag(
+        "--keep-quantized",
+        help="Keep the blocks of Q8_0, Q6_K, Q5_0, Q4_1 and Q4_0 as they are; --dtype is for "
+        "the rest.",
     ),
 ]
 QuantizeSource = Annotated[
