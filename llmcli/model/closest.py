@@ -1,8 +1,8 @@
-"""Scales that bring codes closest to the numbers they stand for, found by trying several.
+"""Codes for groups of numbers, with scales that bring them closest, by the squared error.
 
 The largest number of a group is a poor judge of its scale: a slightly larger or smaller one often
-happens to suit the whole group better. All are tried on groups [..., G] of numbers, and the
-squared error decides. Must not know how codes are held.
+happens to suit the whole group better. A few are tried, and the best is then drawn through its
+codes by least squares, in closed form. Groups are [..., G]. Must not know how codes are held.
 """
 
 from __future__ import annotations
@@ -10,64 +10,84 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-# What the largest magnitude may become. Above 127 it is cut by half a step; far below it,
-# coarser steps lose more than a lucky fit wins.
-_HIGHEST_CODES = torch.linspace(127.5, 121.0, 12).tolist()
-# Steps that a group's range may be cut into for codes 0 to 15; beyond 15 its ends are cut.
-_STEPS = torch.linspace(13.5, 16.5, 5).tolist()
+# What the largest magnitude may become before it is rounded. Far below 127 coarser steps lose
+# more than a lucky fit wins. Of normal numbers in 32s, 8 and the line leave 0.79 of the squared
+# error that 127 alone leaves, 12 leave 0.76, and each costs as much time as the line.
+_HIGHEST = torch.linspace(127.49, 121.0, 8).tolist()
+# Steps that a group's range is cut into at first. After the line through these codes is drawn,
+# codes are chosen once more: 0.91 of the squared error that the line through 15 steps leaves.
+_STEPS = (15, 14)
 
 
-def symmetric_scale(numbers: Tensor) -> Tensor:
-    """[..., 1] for codes from -127 to 127; 0 for a group of zeros."""
+def symmetric(numbers: Tensor) -> tuple[Tensor, Tensor]:
+    """Codes [..., G] from -127 to 127 and their scale [..., 1]; 0 for a group of zeros."""
     most = numbers.abs().amax(-1, keepdim=True)
-    best, least = torch.zeros_like(most), torch.full_like(most, torch.inf)
-    for highest in _HIGHEST_CODES:
-        scale = most / highest
-        off = numbers * _inverse(scale)
-        off.round_().clamp_(-127, 127).mul_(scale).sub_(numbers)
-        error = off.mul_(off).sum(-1, keepdim=True)
-        better = error < least
-        best, least = torch.where(better, scale, best), torch.where(better, error, least)
-    return best
+    unit = numbers * _inverse(most)
+    least, best = torch.full_like(most, torch.inf), torch.zeros_like(most)
+    codes, off = torch.empty_like(unit), torch.empty_like(unit)
+    for highest in _HIGHEST:
+        torch.mul(unit, highest, out=codes)
+        torch.round(codes, out=off).sub_(codes)
+        error = off.mul_(off).sum(-1, keepdim=True).mul_(highest**-2)
+        best.masked_fill_(error < least, highest)
+        torch.minimum(least, error, out=least)
+    torch.mul(unit, best, out=codes).round_()
+    along = torch.mul(unit, codes, out=off).sum(-1, keepdim=True)
+    square = torch.mul(codes, codes, out=off).sum(-1, keepdim=True)
+    return codes, along.mul_(_inverse(square)).mul_(most)
 
 
-def scale_and_minimum(numbers: Tensor) -> tuple[Tensor, Tensor]:
-    """Both [..., 1], for codes from 0 to 15, as they are once rounded to float16."""
-    low, high = numbers.amin(-1, keepdim=True), numbers.amax(-1, keepdim=True)
-    mean = numbers.mean(-1, keepdim=True)
-    minimum = _rounded(low)
-    scale = _rounded((high - minimum) / 15)
-    least = _error(numbers, scale, minimum)
-    for steps in _STEPS:
-        codes = (numbers - low).mul_(_inverse((high - low) / steps)).round_().clamp_(0, 15)
-        # The line through codes and numbers of least squares.
-        middle = codes.mean(-1, keepdim=True)
-        spread = codes.sub_(middle)
-        slope = (spread * numbers).sum(-1, keepdim=True) * _inverse(
-            (spread * spread).sum(-1, keepdim=True)
+def ranged(numbers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Codes [..., G] from 0 to 15, their scale and their minimum [..., 1].
+
+    The last two are as float16 rounds them, and the codes are the nearest under these.
+    """
+    low, high = numbers.aminmax(dim=-1, keepdim=True)
+    reach = high - low
+    unit = (numbers - low).mul_(_inverse(reach))
+    line = _Line(unit)
+    slope, start, won = line.through(torch.mul(unit, _STEPS[0]).round_())
+    for steps in _STEPS[1:]:
+        other_slope, other_start, other = line.through(torch.mul(unit, steps).round_())
+        better = other > won
+        slope, start = (
+            torch.where(better, other_slope, slope),
+            torch.where(better, other_start, start),
         )
-        other_scale, other_minimum = _rounded(slope), _rounded(mean - slope * middle)
-        error = _error(numbers, other_scale, other_minimum)
-        better = error < least
-        scale = torch.where(better, other_scale, scale)
-        minimum = torch.where(better, other_minimum, minimum)
-        least = torch.where(better, error, least)
-    return scale, minimum
+        won = torch.maximum(won, other)
+    slope, start, _ = line.through(_codes(unit, slope, start))
+    scale, minimum = _rounded(slope.mul_(reach)), _rounded(start.mul_(reach).add_(low))
+    return _codes(numbers, scale, minimum), scale, minimum
 
 
-def codes_from_minimum(numbers: Tensor, scale: Tensor, minimum: Tensor) -> Tensor:
-    """The nearest codes from 0 to 15, in float32."""
+class _Line:
+    """Straight lines from codes to numbers [..., G], of least squares."""
+
+    def __init__(self, numbers: Tensor) -> None:
+        self._numbers, self._scratch = numbers, torch.empty_like(numbers)
+        self._sum, self._share = numbers.sum(-1, keepdim=True), 1 / numbers.shape[-1]
+
+    def through(self, codes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Slope, start, and by how much they lessen the squared error; each [..., 1]."""
+        total = codes.sum(-1, keepdim=True)
+        along = torch.mul(self._numbers, codes, out=self._scratch).sum(-1, keepdim=True)
+        along.addcmul_(self._sum, total, value=-self._share)
+        spread = torch.mul(codes, codes, out=self._scratch).sum(-1, keepdim=True)
+        spread.addcmul_(total, total, value=-self._share)
+        # Of codes that differ it is at least a half; where all are alike nothing slopes.
+        slope = along * torch.where(spread > 0.25, 1 / spread, 0)
+        return slope, (self._sum - slope * total).mul_(self._share), slope * along
+
+
+def _codes(numbers: Tensor, scale: Tensor, minimum: Tensor) -> Tensor:
+    """The nearest from 0 to 15."""
     return (numbers - minimum).mul_(_inverse(scale)).round_().clamp_(0, 15)
-
-
-def _error(numbers: Tensor, scale: Tensor, minimum: Tensor) -> Tensor:
-    off = codes_from_minimum(numbers, scale, minimum).mul_(scale).add_(minimum).sub_(numbers)
-    return off.mul_(off).sum(-1, keepdim=True)
 
 
 def _rounded(numbers: Tensor) -> Tensor:
     return numbers.to(torch.float16).to(torch.float32)
 
 
-def _inverse(scale: Tensor) -> Tensor:
-    return torch.where(scale != 0, 1 / scale, 0)
+def _inverse(numbers: Tensor) -> Tensor:
+    """0 for what is so small that its inverse would not be finite."""
+    return torch.where(numbers.abs() >= torch.finfo(numbers.dtype).tiny, 1 / numbers, 0)
