@@ -14,6 +14,7 @@ from llmcli.bench.proof import Proof
 from llmcli.bench.runs import Timing
 from llmcli.bench.statistics import Ratio, Spread, percentile, ratio, spread
 from llmcli.bench.trial import ArmRuns, CaseRuns
+from llmcli.generation.stepper import PREFILL_CHUNK
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,9 @@ class ArmSummary:
 
     `prefill` counts prompt tokens, and `decode` new ones after the first, of all rows.
     `warmup_total` is None without a warm-up; `latency` and `decode` are None for one new token.
-    `weight_bytes`, `kv_bytes` and `flops` are those of the last step; None, as are the rates that
-    follow from them, for a strategy that does not go one token a forward. `memory` is None where
+    `weight_bytes`, `kv_bytes`, `flops` are those of the last step, of which each of `step_pieces`
+    reads the layers' weights; None, as are the rates that follow from them, for a strategy that
+    does not go one token a forward. `memory` is None where
     a run's own cannot be told.
     """
 
@@ -49,6 +51,7 @@ class ArmSummary:
     cache_bytes: int
     formula_bytes: int | None
     memory: Memory | None
+    step_pieces: int | None
     weight_bytes: int | None
     kv_bytes: int | None
     flops: int | None
@@ -92,7 +95,7 @@ class Crossover:
     rows: int
     first: int
     last: int
-    position: float | None
+    position: int | None
     predicted: float
     measured: float
 
@@ -117,8 +120,11 @@ def curves(cases: Sequence[CaseRuns]) -> tuple[ArmCurve, ...]:
         alike = [case for case in cases if case.case.rows == rows]
         for name, arm in alike[0].arms.items():
             points = sorted(point for case in alike for point in _points(case, name))
-            degree = 2 if arm.arm.kind == "none" else 1
-            found.append(ArmCurve(name, rows, tuple(points), fit(points, degree=degree)))
+            if arm.arm.kind == "none":
+                curve = fit(points, degree=2, piece=PREFILL_CHUNK)
+            else:
+                curve = fit(points, degree=1)
+            found.append(ArmCurve(name, rows, tuple(points), curve))
     return tuple(found)
 
 
@@ -166,6 +172,7 @@ def _arm(case: CaseRuns, arm: ArmRuns, reference: ArmRuns) -> ArmSummary:
         cache_bytes=arm.cache_bytes,
         formula_bytes=arm.formula_bytes,
         memory=arm.memory,
+        step_pieces=arm.step_pieces if known else None,
         weight_bytes=weights if known else None,
         kv_bytes=kept if known else None,
         flops=flops if known else None,

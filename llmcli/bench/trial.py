@@ -38,8 +38,9 @@ class ArmRuns:
 
     `warmup` are runs that do not count; `same_ids` is whether every run gave the forced ids.
     `cache_bytes` is what the cache held at the end of a run, `formula_bytes` what it should have
-    held, `step_work` what the last step read and computed; both are left out for a strategy that
-    does not go one token a forward. `memory` is that of the first run, whether it counts or not.
+    held, `step_work` what the last step read and computed, in `step_pieces` pieces; all are left
+    out for a strategy that does not go one token a forward. `memory` is that of the first run,
+    whether it counts or not.
     """
 
     arm: Arm
@@ -48,6 +49,7 @@ class ArmRuns:
     cache_bytes: int = 0
     formula_bytes: int | None = None
     step_work: tuple[Work, ...] = ()
+    step_pieces: int = 1
     memory: Memory | None = None
     same_ids: bool = True
     proof: Proof | None = None
@@ -171,6 +173,7 @@ def _weigh(into: ArmRuns, stepper: Stepper, runs: CaseRuns) -> None:
     )
     held, held_in = case.planned - 2, stepper.decoder.bytes_a_number()
     if into.arm.kind == "none":
+        into.step_pieces = -(-(held + 1) // PREFILL_CHUNK)
         into.step_work = forward_work(
             spec,
             new=held + 1,

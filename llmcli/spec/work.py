@@ -2,7 +2,8 @@
 
 A FLOP is a multiplication or an addition of a matrix product; norms, activations and the softmax
 are left out, as they are small. Causal attention is counted whole, without leaving out the keys
-that a mask hides. Bytes are those of weights and of the cache, not of activations.
+that a mask hides. Bytes are those of weights and of the cache, not of activations; the keys that
+pieces of one forward leave each other are activations too.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def forward_work(
 
     Without `cached` nothing is kept, and `held` must be 0. `logits` is for how many of the new
     tokens the head computes them. Of experts, as many are read as the tokens could choose. `piece`:
-    without a cache, so many tokens go through a layer at a time; its weights are counted once.
+    without a cache, so many tokens go through a layer at a time, and each piece reads its weights.
     `held_in` gives the bytes of a number of the parameters that are not held in `element_bytes`.
     """
     assert cached or not held
@@ -83,6 +84,8 @@ class _Run:
         self, spec: DecoderSpec, new: int, held: int, cached: bool, size: int, piece: int
     ) -> None:
         self.piece = piece
+        # Tokens of each piece, in their order.
+        self.pieces = [min(piece, new - start) for start in range(0, new, piece)]
         self.held_in: Mapping[str, float] = {}
         self.spec, self.new, self.held, self.cached, self.size = spec, new, held, cached, size
         self.shapes = parameter_shapes(spec)
@@ -120,7 +123,7 @@ class _Run:
             Work(
                 part="projections",
                 flops=2 * self.new * sum(_matrix(n, s) for n, s in attn.items()),
-                weight_bytes=self._bytes(prefix, attn),
+                weight_bytes=len(self.pieces) * self._bytes(prefix, attn),
             ),
             self._recurrence() if layer.mixer == "gated_delta" else self._attention(layer),
             self._mlp(prefix, mlp),
@@ -141,8 +144,9 @@ class _Run:
     def _pairs(self, layer: LayerSpec, held: int) -> int:
         """Queries times keys; later pieces see those before them, or what a window leaves."""
         pairs = 0
-        for start in range(0, self.new, self.piece):
-            count, before = min(self.piece, self.new - start), held + start
+        for number, count in enumerate(self.pieces):
+            start = number * self.piece
+            before = held + start
             if start and layer.window is not None:
                 before = min(before, layer.window - (count == 1))
             pairs += count * (before + count)
@@ -168,10 +172,11 @@ class _Run:
         always = {name: shape for name, shape in mlp.items() if ".experts." not in name}
         one = {name: shape for name, shape in mlp.items() if name.startswith("mlp.experts.0.")}
         flops = sum(_matrix(name, shape) for name, shape in always.items())
-        read = self._bytes(prefix, always)
+        read = len(self.pieces) * self._bytes(prefix, always)
         if one and experts is not None:
             flops += experts.top_k * sum(_matrix(name, shape) for name, shape in one.items())
-            read += min(experts.count, self.new * experts.top_k) * self._bytes(prefix, one)
+            chosen = sum(min(experts.count, count * experts.top_k) for count in self.pieces)
+            read += chosen * self._bytes(prefix, one)
         return Work(part="mlp", flops=2 * self.new * flops, weight_bytes=read)
 
     def _bytes(self, prefix: str, shapes: dict[str, Shape]) -> int:

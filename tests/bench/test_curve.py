@@ -19,6 +19,23 @@ def test_a_fit_finds_what_made_the_points() -> None:
     assert curve.explained == pytest.approx(1)
 
 
+def test_pieces_of_a_text_are_a_term_of_their_own() -> None:
+    places = [*range(480, 560), *range(990, 1100)]
+    points = [(n, 2e-3 + 3e-6 * n + 4e-9 * n * n + 5e-4 * (n // 512)) for n in places]
+    curve = fit(points, degree=2, piece=512)
+    assert curve is not None
+    assert curve.per_piece == pytest.approx(5e-4, rel=1e-6)
+    assert curve.constant == pytest.approx(2e-3, rel=1e-6)
+    assert curve.quadratic == pytest.approx(4e-9, rel=1e-6)
+    assert curve.at(1024) - curve.at(1023) == pytest.approx(5e-4 + 3e-6 + 2047 * 4e-9, rel=1e-6)
+
+
+def test_of_one_piece_nothing_is_told() -> None:
+    curve = fit([(n, 1.0 + n) for n in range(512)], degree=2, piece=512)
+    assert curve is not None
+    assert (curve.per_piece, curve.piece) == (0, None)
+
+
 def test_noise_is_told_from_the_line() -> None:
     draw = random.Random(0)
     points = [(n, 1e-3 + 1e-6 * n + draw.gauss(0, 2e-4)) for n in range(1000)]
@@ -61,10 +78,13 @@ def test_too_few_positions_tell_nothing(places: list[int], degree: int) -> None:
 @pytest.mark.parametrize(
     ("on", "off", "expected"),
     [
-        (Curve(2, 0, 0, 1), Curve(1, 0.1, 0, 1), 10),
+        (Curve(2, 0, 0, 1), Curve(1, 0.125, 0, 1), 9),
         (Curve(1, 0, 0, 1), Curve(2, 0.1, 0, 1), 1),
-        (Curve(5, 0, 0, 1), Curve(1, 0, 1, 1), 2),
-        (Curve(1, 1, 0, 1), Curve(2, 0, 0.01, 1), pytest.approx(98.99, abs=0.01)),
+        (Curve(5, 0, 0, 1), Curve(1, 0, 1, 1), 3),
+        (Curve(1, 1, 0, 1), Curve(2, 0, 0.01, 1), 99),
+        # Without the cache it costs more from the second piece on, and at the end of the first.
+        (Curve(10, 0, 0, 1), Curve(1, 0.1, 0, 1, 5, 50), 50),
+        (Curve(5.5, 0, 0, 1), Curve(1, 0.1, 0, 1, 5, 50), 46),
         (Curve(2, 1, 0, 1), Curve(1, 0.5, 0, 1), None),
         (Curve(1, 0, 0, 1), Curve(1, 0, 0, 1), None),
         (Curve(1, 0, 0, 1), Curve(2, 0, 0, 1), 1),
@@ -73,5 +93,5 @@ def test_too_few_positions_tell_nothing(places: list[int], degree: int) -> None:
         (Curve(160, 0, 0, 1), Curve(6, 0.5, 0, 1), None),
     ],
 )
-def test_crossover(on: Curve, off: Curve, expected: float | None) -> None:
+def test_crossover(on: Curve, off: Curve, expected: int | None) -> None:
     assert crossover(on, off, first=1, last=200) == expected

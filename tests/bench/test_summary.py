@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from llmcli.bench.summary import crossovers, curves, summarise
 from llmcli.bench.trial import Case
 from llmcli.spec import count_parameters, kv_bytes_per_token
 from tests.bench.fake import FakeDevice, on_device
 from tests.bench.test_trial import DECODER, trial
+from tests.tiny import random_decoder, tiny_spec
+
+LONG = random_decoder(
+    tiny_spec(max_position_embeddings=4096, num_hidden_layers=1), dtype=torch.float32
+)
 
 
 def cost(new: int, held: int) -> float:
@@ -73,7 +79,28 @@ def test_where_the_cache_begins_to_pay() -> None:
     with on_device(DECODER, device, lambda n, m: 1 + 0.1 * n + (2.9 if m else 0)):
         cases = trial(device=device, cases=(Case(5, 8, 1), Case(40, 8, 1)))
     (found,) = crossovers(cases, curves(cases))
-    assert found.position == pytest.approx(29, abs=0.2)
+    # They cost the same after 29 tokens.
+    assert found.position in (29, 30)
+
+
+def test_each_piece_of_a_long_text_is_read_weights_for() -> None:
+    device = FakeDevice()
+    with on_device(LONG, device, lambda n, m: 2 + 0.1 * n + 3 * ((n - 1) // 512)):
+        cases = trial(device=device, decoder=LONG, cases=(Case(40, 8, 1), Case(508, 8, 1)))
+    on, off = curves(cases)
+    assert on.curve is not None
+    assert off.curve is not None
+    assert (on.curve.piece, off.curve.piece) == (None, 512)
+    assert off.curve.per_piece == pytest.approx(3, rel=1e-3)
+    (found,) = crossovers(cases, (on, off))
+    assert found.predicted == pytest.approx(found.measured, rel=1e-3)
+    few, many = (next(a for a in summarise(case).arms if a.arm == "off") for case in cases)
+    assert (few.step_pieces, many.step_pieces) == (1, 2)
+    assert few.weight_bytes is not None
+    assert many.weight_bytes is not None
+    layers = sum(shape.numel() for shape in LONG.layers.parameters())
+    more_rows = 515 - 47
+    assert many.weight_bytes - few.weight_bytes == 4 * (layers + more_rows * LONG.spec.hidden_size)
 
 
 def test_a_turn_that_was_broken_off_is_left_out_of_the_speedup() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.nn import Module
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -44,6 +45,36 @@ def test_torch_counts_the_same_in_pieces_without_a_cache(row: Row, piece: int) -
     ours = forward_work(decoder.spec, new=HELD, cached=False, piece=piece)
     counted = _counted(decoder, HELD, None, piece)
     assert total(ours)[0] == pytest.approx(counted, rel=0.01)
+
+
+@torch.inference_mode()
+def _read(decoder: Decoder, count: int, piece: int | None) -> int:
+    """Bytes of the layers' parameters, each as often as the module that owns it runs."""
+    read = [0]
+
+    def reads(module: Module, _given: object, _made: object) -> None:
+        read[0] += sum(own.nbytes for own in module.parameters(recurse=False))
+
+    hooks = [module.register_forward_hook(reads) for module in decoder.layers.modules()]
+    try:
+        decoder(ids_for(decoder.spec, count), None, piece=piece)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return read[0]
+
+
+@in_turns("piece", (None, 6, 9), standing=(None, 9))
+def test_every_piece_reads_the_weights_of_each_layer(row: Row, piece: int | None) -> None:
+    decoder = decoder_of(row)
+    works = forward_work(decoder.spec, new=HELD, cached=False, piece=piece, element_bytes=8)
+    told = sum(one.weight_bytes for one in works if one.part not in ("embedding", "head"))
+    read = _read(decoder, HELD, piece)
+    if decoder.spec.experts is None:
+        assert told == read
+    else:
+        # Which experts tokens choose is the weights' to say; the model tells how many they could.
+        assert read <= told <= read * 2
 
 
 @pytest.mark.parametrize("row", ALL, ids=lambda row: row.name)

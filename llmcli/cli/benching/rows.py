@@ -70,6 +70,7 @@ def _arm(arm: ArmSummary) -> Mapping[str, Any]:
         "cache_bytes_formula": arm.formula_bytes,
         "memory_before_bytes": arm.memory.before if arm.memory else None,
         "memory_most_bytes": arm.memory.most if arm.memory else None,
+        "step_pieces": arm.step_pieces,
         "step_weight_bytes": arm.weight_bytes,
         "step_kv_bytes": arm.kv_bytes,
         "step_flops": arm.flops,

@@ -68,9 +68,9 @@ def case_lines(case: CaseSummary, report: Report) -> Iterator[str]:
     for arm in case.arms:
         if arm.weight_bytes is not None and arm.kv_bytes is not None and arm.flops is not None:
             yield (
-                f"{arm.arm}: the last step reads {in_bytes(arm.weight_bytes)} of weights and "
-                f"{in_bytes(arm.kv_bytes)} of {_kept(arm)}, and takes "
-                f"{in_flops(arm.flops)}{_achieved(arm, report)}"
+                f"{arm.arm}: the last step reads {in_bytes(arm.weight_bytes)} of weights"
+                f"{_in_pieces(arm.step_pieces)} and {in_bytes(arm.kv_bytes)} of {_kept(arm)}, "
+                f"and takes {in_flops(arm.flops)}{_achieved(arm, report)}"
             )
     if taken := [_taken(arm.arm, arm.memory) for arm in case.arms if arm.memory]:
         yield f"memory taken by a run ({report.memory_scope}): {', '.join(taken)}"
@@ -87,9 +87,12 @@ def crossover_lines(strategy: Strategy) -> Iterator[str]:
         if one.curve is not None:
             curve = one.curve
             square = f" + {curve.quadratic * 1e3:.3g} n^2" if curve.quadratic else ""
+            jump = ""
+            if curve.piece is not None and curve.per_piece:
+                jump = f", and {curve.per_piece * 1e3:.3g} ms for every {curve.piece} of them"
             yield (
                 f"{one.arm}{_rows(one.rows)}: a token after n others takes "
-                f"{curve.constant * 1e3:.3g} + {curve.linear * 1e3:.3g} n{square} ms "
+                f"{curve.constant * 1e3:.3g} + {curve.linear * 1e3:.3g} n{square} ms{jump} "
                 f"(explains {max(0.0, curve.explained):.0%})"
             )
     for cross in strategy.crossovers:
@@ -153,6 +156,12 @@ def _ratio(one: Ratio) -> str:
     return f"{one.value:.2f}x [{one.low:.2f}, {one.high:.2f}]"
 
 
+def _in_pieces(count: int | None) -> str:
+    if count is None or count < 2:
+        return ""
+    return f" (the text goes through each layer in {count} pieces, and each reads it)"
+
+
 def _kept(arm: ArmSummary) -> str:
     packed = arm.kind in ("quantized-8", "quantized-4")
     return "codes, scales and exact keys and values" if packed else "keys and values"
@@ -199,7 +208,7 @@ def _crossover(one: Crossover) -> str:
     elif one.position <= one.first:
         pays = f"pays at every length measured, {one.first:,} to {one.last:,} tokens"
     else:
-        pays = f"pays from {one.position:,.0f} tokens on"
+        pays = f"pays from {one.position:,} tokens on"
     return (
         f"{one.arm}{_rows(one.rows)}: the cache {pays}; in the longest case it decodes "
         f"{one.measured:.2f}x as fast, predicted {one.predicted:.2f}x"
