@@ -1,13 +1,15 @@
-"""An arm: one way to keep keys and values, measured beside the others."""
+"""An arm: one way to keep keys and values, measured beside the others. Must not import torch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from llmcli.cache import CacheKind, default_kind
 from llmcli.errors import UsageError
-from llmcli.spec import DecoderSpec
+
+if TYPE_CHECKING:
+    from llmcli.cache import CacheKind
 
 _NAMED: dict[str, CacheKind] = {
     "off": "none",
@@ -23,16 +25,16 @@ ARM_NAMES = ("on", *_NAMED)
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """`name` as it was asked for; `on` is the kind that a spec uses by itself."""
+    """`name` as it was asked for; `on` is the kind that a model uses by itself."""
 
     name: str
     kind: CacheKind
 
 
-def make_arms(names: Sequence[str], spec: DecoderSpec) -> tuple[Arm, ...]:
-    """Raises UsageError for a name that is unknown or stands twice."""
+def make_arms(names: Sequence[str], usual: CacheKind) -> tuple[Arm, ...]:
+    """`usual` is what `on` means. Raises UsageError for a name that is unknown or stands twice."""
     check_names(names)
-    named = {"on": default_kind(spec), **_NAMED}
+    named: dict[str, CacheKind] = {"on": usual, **_NAMED}
     return tuple(Arm(name, named[name]) for name in names)
 
 

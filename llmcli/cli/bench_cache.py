@@ -28,7 +28,8 @@ def bench_cache(
     Every arm is fed the same tokens in turns, so that a machine whose speed drifts treats all
     alike, and their logits are compared at every step.
     """
-    from llmcli.cli.benching.running import Shown, bench, check_alone, compare_files
+    from llmcli.cli.benching.comparing import check_alone, compare_files
+    from llmcli.cli.benching.running import Shown, bench
 
     if compare is not None:
         asked_too = (prompt, file, plot, prompting, loading, measuring, decoding)

@@ -140,9 +140,12 @@ def load_found(resolved: Resolved, loading: Loading, *, template: Path | None = 
     """A checkpoint that was found before, loaded with progress and its warnings."""
     # torch is imported from here on
     with interrupts.ending_at_once():
+        from llmcli.engine.device import check_cache, choose_device
         from llmcli.engine.engine import Engine
         from llmcli.engine.options import LoadOptions
 
+    if loading.cache_kind == "offloaded":
+        check_cache("offloaded", choose_device(loading.device or "auto")[0])
     bar = StepProgress("loading the weights")
     try:
         engine = Engine.load(

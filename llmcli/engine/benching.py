@@ -1,19 +1,16 @@
-"""What bench-cache asks of an engine: prompts, strategies as methods, the machine's facts.
+"""A trial of bench-cache: prompts, strategies as methods, the machine's facts, the report.
 
 Must not know terminals or argv.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from llmcli import __version__
-from llmcli.bench.arms import make_arms
 from llmcli.bench.clock import DeviceClock
 from llmcli.bench.memory import Peak, find_peak
 from llmcli.bench.probes import Limits, measure_limits
@@ -21,74 +18,28 @@ from llmcli.bench.report import Report, Strategy
 from llmcli.bench.runs import Choose, Forced, Free, Method
 from llmcli.bench.summary import crossovers, curves, summarise
 from llmcli.bench.trial import Case, CaseRuns, OnRun, Plan, measure
+from llmcli.engine.bench_request import Settled, is_stepwise
 from llmcli.engine.engine import Engine
-from llmcli.engine.flags import Flags, unread
 from llmcli.engine.machine import machine_facts
 from llmcli.engine.settings import Settings
 from llmcli.engine.stats import peak_memory
-from llmcli.errors import GenerationError, UsageError
 from llmcli.generation.explain import run_chain
 from llmcli.generation.processors import Surroundings, make_processors
-from llmcli.generation.reads import StrategyName
 from llmcli.generation.sampler import Sampler
 from llmcli.generation.strategies import StrategyOptions, make_strategy
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchRequest:
-    """What is to be measured. `prompt_ids` takes the place of `prompt_tokens` random ids."""
-
-    model: str
-    command: str
-    flags: Flags
-    strategies: tuple[StrategyName, ...]
-    arms: tuple[str, ...]
-    prompt_tokens: tuple[int, ...]
-    prompt_ids: tuple[int, ...] | None
-    new_tokens: int
-    rows: tuple[int, ...]
-    repeats: int
-    warmup: int
-    seed: int
-
-    @property
-    def cases(self) -> tuple[Case, ...]:
-        lengths = self.prompt_tokens if self.prompt_ids is None else (len(self.prompt_ids),)
-        return tuple(
-            Case(length, self.new_tokens, rows) for rows in self.rows for length in lengths
-        )
 
 
 class Bench:
     """A trial under way: `run` fills it, `report` tells what is there by then."""
 
-    def __init__(self, engine: Engine, request: BenchRequest) -> None:
-        """Raises UsageError or GenerationError for what cannot be measured, before any is."""
-        self.engine, self.request = engine, request
+    def __init__(self, engine: Engine, settled: Settled) -> None:
+        self.engine, self.request = engine, settled.request
         self.limits: Limits | None = None
         self._peak: Peak | None = None
         self.whole = False
         self._found: list[tuple[Settings, list[CaseRuns]]] = []
-        self._arms = make_arms(request.arms, engine.loaded.spec)
-        for arm in self._arms:
-            self.engine.session(arm.kind)
-        self._methods = [
-            _method(self.engine, settings) for settings in self._settings(self.request)
-        ]
-        for settings, method in self._methods:
-            if not method.stepwise and max(self.request.rows) > 1:
-                raise UsageError(
-                    f"strategy {settings.strategy} is measured with --batch-size 1 only",
-                    hint="greedy and sample can be measured in batches",
-                )
-        context = self.engine.loaded.spec.context
-        longest = max(self.request.cases, key=lambda case: case.planned)
-        if longest.planned > context:
-            raise GenerationError(
-                f"{longest.prompt_tokens} prompt tokens and {longest.new_tokens} new ones make "
-                f"{longest.planned}; the context holds {context}",
-                hint="ask for a shorter --prompt-tokens or fewer --new-tokens",
-            )
+        self._arms = settled.arms
+        self._methods = [(one, _method(engine, one)) for one in settled.settings]
 
     def run(self, on_run: OnRun | None = None) -> None:
         """Measure everything; broken off by an exception, what is there stays."""
@@ -138,19 +89,6 @@ class Bench:
         # A mark that was set back forgets what came before.
         return now if now is None or self._peak is None else max(now, self._peak.ever)
 
-    def _settings(self, request: BenchRequest) -> Iterator[Settings]:
-        idle = _given(request.flags).keys() - {"seed"}
-        for strategy in request.strategies:
-            flags = _flags_for(request.flags, strategy, request.seed)
-            idle -= _given(flags).keys()
-            yield self.engine.settings(flags, fresh_seed=request.seed)
-        if idle:
-            names = ", ".join(sorted(f"--{name.replace('_', '-')}" for name in idle))
-            raise UsageError(
-                f"no strategy of {', '.join(request.strategies)} reads {names}",
-                hint="leave it out, or add a --strategy that reads it",
-            )
-
     def _prompt(self, case: Case) -> Tensor:
         device = self.engine.loaded.decoder.device
         if self.request.prompt_ids is not None:
@@ -162,29 +100,13 @@ class Bench:
         return ids.to(device).repeat(case.rows, 1)
 
 
-def _given(flags: Flags) -> dict[str, Any]:
-    """The flags that were given."""
-    names = flags.__dataclass_fields__
-    return {name: value for name in names if (value := getattr(flags, name)) is not None}
-
-
-def _flags_for(flags: Flags, strategy: StrategyName, seed: int) -> Flags:
-    """Those of the flags that this strategy reads, as far as they can be measured."""
-    # Only `sample` draws unasked; a second text or model is not measured.
-    drawn = seed if strategy == "sample" else None
-    chosen = replace(flags, strategy=strategy, seed=drawn, negative_prompt=None, draft_model=None)
-    return replace(chosen, **dict.fromkeys(unread(chosen)))
-
-
-def _method(engine: Engine, settings: Settings) -> tuple[Settings, Method]:
-    # Guidance feeds a second text in each step, which only the strategy's own loop does.
-    unguided = settings.options.get("guidance_scale", 1) == 1
-    if settings.strategy in ("greedy", "sample") and unguided:
-        return settings, Forced(_chooser(engine, settings))
+def _method(engine: Engine, settings: Settings) -> Method:
+    if is_stepwise(settings):
+        return Forced(_chooser(engine, settings))
     options = StrategyOptions(
         line_break_ids=engine.line_break_ids, sampling=settings.sampling, **settings.options
     )
-    return settings, Free(lambda: make_strategy(settings.strategy, settings.params, options))
+    return Free(lambda: make_strategy(settings.strategy, settings.params, options))
 
 
 def _chooser(engine: Engine, settings: Settings) -> Callable[[int], Choose]:

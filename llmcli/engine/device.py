@@ -6,6 +6,7 @@ from typing import Literal
 
 import torch
 
+from llmcli.cache import CacheKind
 from llmcli.errors import LlmcliError, UsageError
 from llmcli.model.attend import Attend, Visibility, attend
 
@@ -37,6 +38,15 @@ def choose_device(asked: str) -> tuple[torch.device, str]:
     if kind == "mps" and (problem := mps_problem()):
         raise LlmcliError(f"device mps cannot be used: {problem}", hint="use --device cpu")
     return torch.device(asked), "asked for"
+
+
+def check_cache(kind: CacheKind | Literal["auto"], device: torch.device) -> None:
+    """Raise UsageError for a kind of cache that has no sense on this device."""
+    if kind == "offloaded" and device.type == "cpu":
+        raise UsageError(
+            "cache offloaded moves keys and values to host memory, but the device is cpu",
+            hint="use another kind, or the usual one: they are in host memory already",
+        )
 
 
 def _best_device() -> tuple[torch.device, str]:

@@ -13,6 +13,7 @@ import torch
 from llmcli.cache import CacheKind, default_kind
 from llmcli.checkpoint.directory import ModelDir
 from llmcli.engine.begin import begin
+from llmcli.engine.device import check_cache
 from llmcli.engine.flags import Flags
 from llmcli.engine.generation import Generation
 from llmcli.engine.load import Loaded, OnProgress, load_decoder
@@ -116,11 +117,7 @@ class Engine:
         Raises UsageError for a kind that has no sense on this device.
         """
         decoder = self.loaded.decoder
-        if cache == "offloaded" and decoder.device.type == "cpu":
-            raise UsageError(
-                "cache offloaded moves keys and values to host memory, but the device is cpu",
-                hint="use another kind, or the usual one: they are in host memory already",
-            )
+        check_cache(cache, decoder.device)
         return Session(decoder, default_kind(decoder.spec) if cache == "auto" else cache)
 
     def generate(

@@ -10,7 +10,7 @@ from llmcli.bench.arms import make_arms
 from llmcli.bench.memory import Memory, Peak
 from llmcli.bench.runs import Choose, Forced, Free
 from llmcli.bench.trial import Case, CaseRuns, Plan, measure
-from llmcli.cache import KVCache, QuantizedStore
+from llmcli.cache import KVCache, QuantizedStore, default_kind
 from llmcli.generation.params import SamplingParams
 from llmcli.generation.reads import StrategyName
 from llmcli.generation.strategies import Strategy, make_strategy
@@ -19,6 +19,7 @@ from tests.bench.fake import FakeDevice, on_device
 from tests.tiny import random_decoder, tiny_spec
 
 DECODER = random_decoder(dtype=torch.float32)
+USUAL = default_kind(DECODER.spec)
 
 
 def prompts(case: Case) -> Tensor:
@@ -41,7 +42,7 @@ def trial(
     warmup: int = 1,
     decoder: Decoder = DECODER,
 ) -> list[CaseRuns]:
-    arms = make_arms(names or ("on", "off"), decoder.spec)
+    arms = make_arms(names or ("on", "off"), default_kind(decoder.spec))
     plan = Plan(arms=arms, cases=cases, repeats=repeats, warmup=warmup)
     return list(measure(decoder, prompts, plan, GREEDY, clock=device))
 
@@ -105,7 +106,7 @@ def test_all_arms_are_fed_the_same_ids_whatever_they_would_choose() -> None:
         calls = iter(range(10**6))
         wayward = Forced(lambda _: lambda ids, logits: (logits.argmax(-1) + next(calls)) % 320)
         plan = Plan(
-            arms=make_arms(("on",), DECODER.spec), cases=[Case(6, 5, 1)], repeats=1, warmup=0,
+            arms=make_arms(("on",), USUAL), cases=[Case(6, 5, 1)], repeats=1, warmup=0,
             prove=False,
         )  # fmt: skip
         (again,) = list(measure(DECODER, prompts, plan, wayward))
@@ -133,7 +134,7 @@ class Marks(Peak):
 
 def test_memory_is_that_of_each_arms_first_run_alone() -> None:
     seen: list[object] = []
-    plan = Plan(arms=make_arms(("on", "off"), DECODER.spec), cases=[Case(6, 5, 1), Case(7, 5, 1)],
+    plan = Plan(arms=make_arms(("on", "off"), USUAL), cases=[Case(6, 5, 1), Case(7, 5, 1)],
                 repeats=2, warmup=1)  # fmt: skip
     cases = list(
         measure(
@@ -172,7 +173,7 @@ def test_the_arms_computed_the_same() -> None:
 
 
 def test_broken_off_it_keeps_what_it_has() -> None:
-    arms = make_arms(("on", "off"), DECODER.spec)
+    arms = make_arms(("on", "off"), USUAL)
     plan = Plan(arms=arms, cases=[Case(6, 5, 1), Case(7, 5, 1)], repeats=3, warmup=1)
     begun: list[CaseRuns] = []
 
@@ -241,7 +242,10 @@ def test_without_the_cache_a_step_reads_no_keys_and_computes_all() -> None:
 def test_a_strategy_with_a_loop_of_its_own(name: StrategyName) -> None:
     method = Free(lambda: make_strategy(name, SamplingParams()))
     plan = Plan(
-        arms=make_arms(("on", "off"), DECODER.spec), cases=[Case(6, 9, 1)], repeats=2, warmup=1
+        arms=make_arms(("on", "off"), USUAL),
+        cases=[Case(6, 9, 1)],
+        repeats=2,
+        warmup=1,
     )
     (case,) = measure(DECODER, prompts, plan, method)
     for arm in case.arms.values():
@@ -258,7 +262,7 @@ def test_other_ids_in_one_arm_are_noticed() -> None:
         params = SamplingParams(seed=3 if next(turn) < 2 else 4)
         return make_strategy("sample", params)
 
-    plan = Plan(arms=make_arms(("on", "off"), DECODER.spec), cases=[Case(6, 9, 1)], repeats=1,
+    plan = Plan(arms=make_arms(("on", "off"), USUAL), cases=[Case(6, 9, 1)], repeats=1,
                 warmup=0)  # fmt: skip
     (case,) = measure(DECODER, prompts, plan, Free(make))
     assert [arm.same_ids for arm in case.arms.values()] == [True, False]

@@ -187,12 +187,52 @@ def test_a_prompt_of_its_own(invoke: Invoke) -> None:
         (["--arms", "on,offloaded"], 2, "cache offloaded moves keys and values to host memory"),
         (["--compare", "a", "b"], 2, "--compare measures nothing and reads --output alone"),
         (["--plot", "x.pdf"], 2, "--plot x.pdf ends in '.pdf'; it must be .png or .svg"),
+        (["hi", "--new-tokens", "511"], 1, "3 prompt tokens and 511 new ones make 514; the con"),
+        (
+            ["word " * 600],
+            1,
+            "tokens; the context holds 512, and one is needed",
+        ),
+        (["hi", "--system", "Be brief"], 2, "--system needs a chat template"),
+        (["hi", "--template", "none.jinja"], 2, "--template none.jinja is not a file"),
+        (["hi", "--raw", "--template", "none.jinja"], 2, "--raw does not read --template"),
+        (["--suppress", "no such token"], 2, "no such token"),
+        (["--suppress", "#9999"], 2, "9999"),
+        (["--device", "abacus"], 2, "device 'abacus' is not one of"),
+        (["--strategy", "sample", "--guidance-scale", "2", "--batch-size", "2"], 2, "--batch-size"),
     ],
 )
-def test_refused(invoke: Invoke, args: list[str], code: int, said: str) -> None:
+def test_refused_before_any_weight_is_read(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch, args: list[str], code: int, said: str
+) -> None:
+    monkeypatch.setattr("llmcli.engine.engine.load_decoder", lambda *_, **__: 1 / 0)
     result = invoke(*BENCH, *args)
     assert (result.code, result.out) == (code, "")
     assert said in result.err
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["--arms", "on,paged"], ["--top-p", "0.9"], ["hi", "--template", "none"], ["--repeats", "0"]],
+)
+def test_what_needs_no_checkpoint_is_refused_before_one_is_looked_for(
+    invoke: Invoke, args: list[str]
+) -> None:
+    result = invoke("bench-cache", "-m", "no/such-folder", *args)
+    assert result.code == 2
+    assert args[-2] in result.err
+
+
+def test_a_template_of_its_own(invoke: Invoke, tmp_path: Path) -> None:
+    template = tmp_path / "t.jinja"
+    template.write_text("{% for m in messages %}once {{ m.content }}{% endfor %}")
+    lengths = []
+    for given in ([], ["--template", str(template)]):
+        result = invoke(*BENCH, "upon", *given, "--new-tokens", "2", "--repeats", "1",
+                        "--output", "csv")  # fmt: skip
+        assert result.code == 0, result.err
+        lengths.append(int(next(csv.DictReader(io.StringIO(result.out)))["prompt_tokens"]))
+    assert lengths[1] > lengths[0]
 
 
 def test_the_usual_lengths_as_far_as_they_fit(invoke: Invoke) -> None:
