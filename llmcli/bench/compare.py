@@ -17,7 +17,7 @@ _MOST_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What was measured, where and with what."""
+    """What was measured, where and with what. `steps` is None in reports from before kernels."""
 
     model: str
     dtype: str
@@ -25,7 +25,7 @@ class Origin:
     cpu: str
     cores: int
     threads: int
-    steps: str
+    steps: str | None
     torch: str
     version: str
 
@@ -106,7 +106,8 @@ def _differences(a: _Read, b: _Read) -> Iterator[str]:
     for field in fields(Origin):
         one, other = getattr(a.origin, field.name), getattr(b.origin, field.name)
         if one != other:
-            yield f"{field.name}: {one} against {other}"
+            told = ("not told" if value is None else value for value in (one, other))
+            yield f"{field.name}: {' against '.join(map(str, told))}"
     for strategy in a.settings.keys() & b.settings.keys():
         if a.settings[strategy] != b.settings[strategy]:
             yield f"settings of {strategy}: {a.settings[strategy]} against {b.settings[strategy]}"
@@ -132,7 +133,14 @@ def _read(data: bytes, name: str) -> _Read:
             {str(one["strategy"]): json.dumps(one["settings"]) for one in report["strategies"]},
             dict(_arms(report["strategies"])),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise UsageError(f"{name} {problem}", hint="give the two files' paths") from error
 
 
@@ -145,7 +153,7 @@ def _origin(report: Mapping[str, Any]) -> Origin:
         cpu=str(machine["cpu"]),
         cores=int(machine["cores"]),
         threads=int(machine["threads"]),
-        steps=str(machine["steps"]),
+        steps=None if machine.get("steps") is None else str(machine["steps"]),
         torch=str(machine["torch"]),
         version=str(report["version"]),
     )

@@ -326,6 +326,19 @@ def test_what_two_reports_do_not_share_is_said(invoke: Invoke, tmp_path: Path) -
     assert "\x1b" not in result.out
 
 
+def test_a_report_from_before_steps_were_told(invoke: Invoke, tmp_path: Path) -> None:
+    report = _report(invoke)
+    (tmp_path / "new.json").write_text(json.dumps(report))
+    del report["machine"]["steps"]
+    (tmp_path / "old.json").write_text(json.dumps(report))
+    old, new = str(tmp_path / "old.json"), str(tmp_path / "new.json")
+    result = invoke("bench-cache", "--compare", old, new)
+    assert (result.code, result.err) == (0, "")
+    differ = [line for line in result.out.splitlines() if line.startswith("they differ: ")]
+    assert differ == ["they differ: steps: not told against torch (the model is small)"]
+    assert "they differ" not in invoke("bench-cache", "--compare", old, old).out
+
+
 _EMPTY = (
     b'{"format": 1, "strategies": [], "whole": true, "model": "m", "version": "1", "machine": '
     b'{"dtype": "", "device": "", "cpu": "", "torch": "", "cores": 1, "threads": 1, "steps": ""}}'
@@ -340,6 +353,7 @@ _EMPTY = (
         (b'{"format": 99}', "is a report of format 99, not 1"),
         (b'{"format": 1, "strategies": [{"cases": [{}]}]}', "is not a report of"),
         (b'{"format": 1, "strategies": []}', "is not a report of"),
+        (_EMPTY.replace(b'"cores": 1', b'"cores": Infinity'), "is not a report of"),
         (_EMPTY, "have no case in common"),
         (b"[" * 10**5, "is not a report of"),
     ],
