@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
 from llmcli.cache.full import FullStore
@@ -16,6 +18,9 @@ class OffloadedStore(FullStore):
 
     def reorder(self, rows: Tensor) -> None:
         super().reorder(rows.to("cpu"))
+
+    def restore(self, contents: Mapping[str, Tensor]) -> None:
+        super().restore({name: one.to("cpu") for name, one in contents.items()})
 
     def _empty(self) -> FullStore:
         return OffloadedStore()
