@@ -15,6 +15,8 @@ from typing import Protocol
 from tokenizers import Regex, decoders
 from tokenizers.decoders import Decoder
 
+from llmcli.text.panics import decoded
+
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2}|\+[0-9A-Fa-f])>")
 
@@ -58,10 +60,10 @@ class PerPiece:
     def feed(self, piece: str) -> list[str]:
         if not self._started:
             self._started = True
-            return [self._decode([piece])]
+            return [decoded(self._decode, [piece])]
         found = self._seen.get(piece)
         if found is None:
-            found = self._seen[piece] = [self._decode(["a", piece])[1:]]
+            found = self._seen[piece] = [decoded(self._decode, ["a", piece])[1:]]
         return found
 
     def finish(self, *, cut: bool) -> list[str]:  # noqa: ARG002
@@ -152,7 +154,7 @@ class HoldAll:
         return []
 
     def finish(self, *, cut: bool) -> list[str]:  # noqa: ARG002
-        return [self._decode(self._pieces)] if self._pieces else []
+        return [decoded(self._decode, self._pieces)] if self._pieces else []
 
 
 def piece_bytes(piece: str) -> bytes:
@@ -237,7 +239,7 @@ class EachPiece:
     def feed(self, piece: str) -> list[str]:
         found = self._seen.get(piece)
         if found is None:
-            found = self._seen[piece] = [self._change(piece)]
+            found = self._seen[piece] = [decoded(self._change, piece)]
         return found
 
     def finish(self, *, cut: bool) -> list[str]:  # noqa: ARG002

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from tokenizers import AddedToken, Encoding
 from tokenizers.decoders import Decoder
 
 from llmcli.errors import TokenizerError, UsageError
+from llmcli.text.panics import decoded
 from llmcli.text.plain_spans import LiteralEncoder, spell_out
 from llmcli.text.rendered import Rendered
 from llmcli.text.token_decoder import (
@@ -134,8 +135,10 @@ class Tokenizer:
         """The text of the ids; an id with no entry gives no text."""
         hidden = self.special_ids if skip_special else frozenset()
         known = [i for i in ids if 0 <= i < ID_LIMIT and i not in hidden]
-        # Some decoders of the library panic on an empty list
-        return self._backend.decode(known, skip_special_tokens=False) if known else ""
+        # Some decoders of the library panic where no id has an entry
+        if all(self.piece(i) is None for i in known):
+            return ""
+        return decoded(partial(self._backend.decode, skip_special_tokens=False), known)
 
     @property
     def decoder(self) -> Decoder | None:

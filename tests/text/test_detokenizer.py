@@ -5,13 +5,19 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from text_builders import BUILT, ODD, save, word_suffix
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models
+from tokenizers.decoders import Decoder
 
+from llmcli.errors import TokenizerError
 from llmcli.text.detokenizer import Detokenizer, hidden_ids
+from llmcli.text.panics import decoded
 from llmcli.text.tokenizer import Tokenizer
 
 
@@ -65,6 +71,41 @@ def test_joined_stream_is_one_decode(
     shown = visible(tokenizer, ids[:cut], hidden)
     assert len(detokenizer.prompt_text) <= len(shown)
     assert "�" in shown or detokenizer.prompt_text == shown
+
+
+@pytest.mark.parametrize("name", [*BUILT, *ODD])
+def test_ids_without_an_entry_have_no_text(tokenizers: dict[str, Tokenizer], name: str) -> None:
+    """Alone, they make the library's Strip look before the start of an empty text."""
+    tokenizer = tokenizers[name]
+    ids = [tokenizer.vocab_size + 1, tokenizer.vocab_size + 2]
+    assert tokenizer.decode(ids) == "".join(stream(tokenizer, ids)) == ""
+
+
+@pytest.mark.parametrize(
+    "decoder",
+    [
+        decoders.Strip("b", 1, 1),
+        decoders.Strip("b", 0, 2),
+        decoders.Sequence([decoders.Fuse(), decoders.Strip("b", 1, 1)]),
+    ],
+)
+def test_a_panic_of_the_library_is_an_error_with_a_name(tmp_path: Path, decoder: Decoder) -> None:
+    """Its own exception is no Exception, and would end the program past every handler."""
+    backend = Backend(models.WordLevel({"a": 0, "b": 1, "<unk>": 2}, unk_token="<unk>"))
+    backend.decoder = decoder
+    tokenizer = Tokenizer.load(save(backend, tmp_path))
+    assert "".join(stream(tokenizer, [0])) == tokenizer.decode([0]) == "a"
+    for broken in (tokenizer.decode, lambda ids: stream(tokenizer, ids)):
+        with pytest.raises(TokenizerError, match="the tokenizers library breaks down in decoding"):
+            broken([1])
+
+
+def test_an_interrupt_in_decoding_stays_one() -> None:
+    def interrupted(_: list[str]) -> str:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        decoded(interrupted, ["a"])
 
 
 @pytest.mark.parametrize("name", BUILT)
