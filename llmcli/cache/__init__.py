@@ -4,6 +4,7 @@ Must not know the decoder (model/), families or strategies; a cache is passed in
 """
 
 from llmcli.cache.base import KVCache, LayerStore, Slot, Turn
+from llmcli.cache.fixed import Fixed
 from llmcli.cache.full import FullStore
 from llmcli.cache.make import LOSSY, CacheKind, default_kind, make_cache
 from llmcli.cache.offloaded import OffloadedStore
@@ -14,6 +15,7 @@ from llmcli.cache.state import StateStore
 __all__ = [
     "LOSSY",
     "CacheKind",
+    "Fixed",
     "FullStore",
     "KVCache",
     "LayerStore",

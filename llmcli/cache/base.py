@@ -15,6 +15,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from llmcli.cache.fixed import Fixed
+
 # (keys [B,K,n,D] that were turned for positions start, start + 1, ...; start) -> the same keys
 # turned for positions that are lower by what is dropped; it must not write into its input
 Turn = Callable[[Tensor, int], Tensor]
@@ -77,6 +79,22 @@ class LayerStore(ABC):
         """
         return None
 
+    @property
+    def memory(self) -> tuple[Tensor, ...]:
+        """The tensors that `fixed` gives views of; others once they had to grow."""
+        return ()
+
+    def fixed(self, length: int, reach: int) -> Fixed | None:  # noqa: ARG002
+        """Its memory for the places from `length` on, below `reach` at most; None where
+        `update` is the only way in, or nothing is held yet.
+        """
+        return None
+
+    def wipe(self, length: int) -> None:
+        """Write zeros where no token of the `length` lies, in the memory that `fixed` shows."""
+        for held in self.memory:
+            held[:, :, length:].zero_()
+
     @abstractmethod
     def can_rewind(self, length: int, count: int) -> bool:
         """Whether the last `count` of `length` tokens can be taken back without loss."""
@@ -114,6 +132,8 @@ class KVCache:
     overwritten what a ring or a state held, so all but growing stores must then be cleared.
     `dropped` counts tokens that are gone from the middle; `length` does not count them, and the
     rest stand at positions as if these had never been. `moving` is true while they go.
+    `capture` is what a decoder keeps to run steps on `fixed` memory, and is gone with that memory;
+    `wiped` is true while no slot but those of tokens has been written since `wipe`.
     """
 
     def __init__(self, stores: Sequence[LayerStore]) -> None:
@@ -123,6 +143,8 @@ class KVCache:
         self.regime: tuple[int, ...] = ()
         self.torn = False
         self.moving = False
+        self.capture: object | None = None
+        self.wiped = False
 
     @property
     def seen(self) -> int:
@@ -158,6 +180,31 @@ class KVCache:
         return found
 
     @property
+    def memory(self) -> list[Tensor]:
+        """What `fixed` gives views of, to be compared with `is`."""
+        return [held for store in self.stores for held in store.memory]
+
+    def fixed(self, reach: int) -> list[Fixed] | None:
+        """Each layer's memory for steps at the next places, or None where some layer has no such.
+
+        `wipe` has to be called before the first step, and wherever `wiped` is false.
+        """
+        self.wiped = False
+        found = []
+        for store in self.stores:
+            fixed = store.fixed(self.length, reach)
+            if fixed is None:
+                return None
+            found.append(fixed)
+        return found
+
+    def wipe(self) -> None:
+        """Write zeros into every slot that holds no token."""
+        for store in self.stores:
+            store.wipe(self.length)
+        self.wiped = True
+
+    @property
     def trusted(self) -> bool:
         """Whether all stores hold what `length` says, though a forward may have been cut short."""
         if self.moving:
@@ -166,7 +213,7 @@ class KVCache:
 
     def begin(self, regime: tuple[int, ...]) -> None:
         """A forward starts; its keys are turned by the tables of this regime."""
-        self.torn, self.regime = True, regime
+        self.torn, self.regime, self.wiped = True, regime, False
 
     def advance(self, new: int) -> None:
         """Count `new` tokens as seen; called by the forward after the last layer."""
@@ -181,7 +228,7 @@ class KVCache:
     def drop(self, first: int, count: int, turns: Sequence[Turn]) -> None:
         """Forget `count` tokens after the `first` ones, in every layer with its own turn."""
         assert 0 < count <= self.length - first
-        self.moving = True
+        self.moving, self.wiped = True, False
         for store, turn in zip(self.stores, turns, strict=True):
             store.drop(self.length, first, count, turn)
         self.length -= count
@@ -207,17 +254,20 @@ class KVCache:
             self.clear()
         else:
             self.length -= count
+            self.wiped = self.wiped and not count
 
     def clear(self) -> None:
         """Forget every token, and give the memory back."""
         for store in self.stores:
             store.clear()
         self.length, self.dropped, self.torn, self.moving = 0, 0, False, False
+        self.capture = None
 
     def reorder(self, rows: Tensor) -> None:
         """Make row n a copy of the former row `rows[n]`; the number of rows may change."""
         for store in self.stores:
             store.reorder(rows)
+        self.capture = None
 
     def fork(self) -> KVCache:
         """An independent copy with the same content."""

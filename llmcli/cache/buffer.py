@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from llmcli.cache.base import Slot
+from llmcli.cache.fixed import Fixed
 
 # A step small enough to waste little, large enough that copying stays rare (as in mlx-lm).
 GROWTH_STEP = 256
@@ -61,6 +62,19 @@ class Buffer:
         if not plain or keys.shape != values.shape or not keys.is_contiguous():
             return None
         return Slot(keys, values, at, first, last)
+
+    @property
+    def memory(self) -> tuple[Tensor, ...]:
+        """Keys and values, where there are any."""
+        return () if self.keys is None or self.values is None else (self.keys, self.values)
+
+    def fixed(self, used: int, reach: int, ring: int | None = None) -> Fixed | None:
+        """The first `reach` slots, or as many as there are: room for one more than `used`."""
+        if self.keys is None or self.values is None:
+            return None
+        if used >= self.capacity:
+            self.reserve(used, reach, self.keys, self.values)
+        return Fixed(*self.get(0, min(reach, self.capacity)), ring)
 
     def clear(self) -> None:
         self.keys = self.values = None

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from llmcli.cache.base import LayerStore, Slot, Turn
 from llmcli.cache.buffer import GROWTH_STEP, Buffer
+from llmcli.cache.fixed import Fixed
 
 
 class FullStore(LayerStore):
@@ -40,6 +41,13 @@ class FullStore(LayerStore):
     def slot(self, length: int, like: Tensor) -> Slot | None:
         self.buffer.reserve(length, length + 1, like, like)
         return self.buffer.slot(length, self.first_position(length), length + 1)
+
+    @property
+    def memory(self) -> tuple[Tensor, ...]:
+        return self.buffer.memory
+
+    def fixed(self, length: int, reach: int) -> Fixed | None:
+        return self.buffer.fixed(length, reach)
 
     def can_rewind(self, length: int, count: int) -> bool:
         return 0 <= count <= length

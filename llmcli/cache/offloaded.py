@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+from llmcli.cache.fixed import Fixed
 from llmcli.cache.full import FullStore
 
 
@@ -15,6 +16,13 @@ class OffloadedStore(FullStore):
     def update(self, length: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         on_host = super().update(length, keys.to("cpu"), values.to("cpu"))
         return on_host[0].to(keys.device), on_host[1].to(values.device)
+
+    @property
+    def memory(self) -> tuple[Tensor, ...]:
+        return ()
+
+    def fixed(self, length: int, reach: int) -> Fixed | None:  # noqa: ARG002
+        return None
 
     def reorder(self, rows: Tensor) -> None:
         super().reorder(rows.to("cpu"))

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from llmcli.cache.base import LayerStore, Slot, Turn
 from llmcli.cache.buffer import GROWTH_STEP, Buffer
+from llmcli.cache.fixed import Fixed
 
 
 class RingStore(LayerStore):
@@ -56,6 +57,15 @@ class RingStore(LayerStore):
         last = min(length + 1, self.window)
         self._reserve(length, last, like, like)
         return self.buffer.slot(length % self.window, 0, last)
+
+    @property
+    def memory(self) -> tuple[Tensor, ...]:
+        return self.buffer.memory
+
+    def fixed(self, length: int, reach: int) -> Fixed | None:
+        # A ring that has come round has room, and grows no more.
+        used = min(length, self.window - 1)
+        return self.buffer.fixed(used, min(reach, self.window), self.window)
 
     def can_rewind(self, length: int, count: int) -> bool:
         # Once the ring has wrapped, the keys that the earlier queries saw are gone.

@@ -28,6 +28,18 @@ Attend = Callable[[Tensor, Tensor, Tensor, Visibility, float], Tensor]
 
 def attend(q: Tensor, k: Tensor, v: Tensor, visibility: Visibility, scale: float) -> Tensor:
     """The fused kernel. Heads of a group share a key-value head, never repeated in memory."""
+    mask, group = visibility.mask, q.shape[1] // k.shape[1]
+    if (
+        group > 1
+        and q.shape[2] == 1
+        and mask is not None
+        and (mask.dim() == 2 or mask.shape[-3] == 1)
+    ):
+        # On CUDA no kernel takes both a mask and groups; here a group's heads are its queries.
+        grouped = q.view(q.shape[0], k.shape[1], group, q.shape[3])
+        return nn.functional.scaled_dot_product_attention(
+            grouped, k, v, attn_mask=mask, scale=scale
+        ).reshape(*q.shape[:3], v.shape[3])
     return nn.functional.scaled_dot_product_attention(
         q,
         k,

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from torch import Tensor
 
-from llmcli.cache import KVCache
 from llmcli.model.attend import Visibility
+
+
+class Held(Protocol):
+    """What keeps keys and values: a KVCache, or a step's view of its memory."""
+
+    def update(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Add [B,K,T,D]; the keys and values [B,K,S,D] that the new tokens may see."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,4 +26,4 @@ class Context:
 
     visibility: Visibility
     rotation: tuple[Tensor, Tensor] | None
-    cache: KVCache | None
+    cache: Held | None

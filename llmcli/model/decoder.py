@@ -12,8 +12,9 @@ from llmcli.cache import KVCache, Slot, Turn, make_cache
 from llmcli.kernels.team import Team
 from llmcli.model.attend import Attending, Visibility
 from llmcli.model.block import make_block
+from llmcli.model.captured import CapturedSteps, Record, uncapturable
 from llmcli.model.context import Context
-from llmcli.model.embedding import Embedding, sinusoids
+from llmcli.model.embedding import Embedding, rounded, sinusoids
 from llmcli.model.fused import FusedStep, Product, obstacle
 from llmcli.model.linear import Linear, Weighted
 from llmcli.model.masks import alibi_bias
@@ -47,6 +48,7 @@ class Decoder(nn.Module):
         self._tables = {kind.rope: RotaryTable(kind.rope) for kind in self._kinds if kind.rope}
         self._dtype: torch.dtype | None = None
         self._fused: FusedStep | None = None
+        self._captured: CapturedSteps | None = None
         # Forwards run module by module while this is above 0, as a watcher needs them to.
         self.watchers = 0
 
@@ -92,6 +94,13 @@ class Decoder(nn.Module):
         for module in self.modules():
             if isinstance(module, Weighted):
                 module.product = product
+
+    def capture(self, record: Record | None) -> None:
+        """Steps of one token a row are recorded and played again from now on, where they can be;
+        None ends it. Meant for a decoder whose weights stay as they are.
+        """
+        possible = uncapturable(self.spec) is None
+        self._captured = CapturedSteps(record) if record is not None and possible else None
 
     @property
     def fused(self) -> bool:
@@ -154,6 +163,11 @@ class Decoder(nn.Module):
             slots = None if self.watchers else cache.slots(self._fused.like)
             if slots is not None:
                 return self._fused_step(self._fused, ids, places, regime, cache, slots)
+        step = self._captured
+        if step is not None and cache is not None and ids.shape[1] == 1 and not self.watchers:
+            played = step.run(self, ids, regime, cache, pads)
+            if played is not None:
+                return played
         x = self.embed(ids, places.positions(places.slots))
         if cache is None and piece is not None and ids.shape[1] > piece:
             return self._in_pieces(x, torch.split(ids, piece, 1), regime, pads)
@@ -234,7 +248,7 @@ class Decoder(nn.Module):
         x: Tensor = self.embed_tokens(ids).to(self.dtype)
         if spec.embed_scale != 1:
             # Rounded to the working dtype first, as Gemma's own code does.
-            x = x * torch.tensor(spec.embed_scale, dtype=x.dtype, device=x.device)
+            x = x * rounded(spec.embed_scale, x.dtype)
         if self.embed_proj is not None:
             x = self.embed_proj(x)
         if self.embed_positions is not None:
@@ -281,6 +295,14 @@ class Decoder(nn.Module):
             rotation = rotations[kind.rope] if kind.rope else None
             contexts[kind] = Context(seen[kind.window], rotation, cache)
         return contexts
+
+    def tables(self, stop: int, regime: tuple[int, ...]) -> dict[Rope, tuple[Tensor, Tensor]]:
+        """cos and sin float32 [rows,dim] of every rotary table, for positions below `stop`."""
+        regimes = self._regimes(regime)
+        return {
+            rope: table.upto(stop, regimes[rope], self.device)
+            for rope, table in self._tables.items()
+        }
 
     def _regimes(self, regime: tuple[int, ...]) -> dict[Rope, int]:
         ropes = dict.fromkeys(layer.rope for layer in self.spec.layers)

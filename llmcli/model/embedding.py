@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -15,6 +16,12 @@ class Embedding(Weighted):
 
     def forward(self, ids: Tensor) -> Tensor:
         return self.rows(ids)
+
+
+@cache
+def rounded(value: float, dtype: torch.dtype) -> float:
+    """The value as this dtype has it; a number, since one in a tensor would have to be sent."""
+    return float(torch.tensor(value, dtype=dtype))
 
 
 def sinusoids(positions: Tensor, width: int, dtype: torch.dtype) -> Tensor:

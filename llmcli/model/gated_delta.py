@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from llmcli.cache import StateStore
+from llmcli.cache import KVCache, StateStore
 from llmcli.model.context import Context
 from llmcli.model.linear import Linear
 from llmcli.model.norm import RMSNorm
@@ -46,6 +46,7 @@ class GatedDeltaMixer(nn.Module):
     def forward(self, x: Tensor, layer: int, context: Context) -> Tensor:
         store: StateStore | None = None
         if context.cache is not None:
+            assert isinstance(context.cache, KVCache)
             kept = context.cache.stores[layer]
             assert isinstance(kept, StateStore)
             store = kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -24,11 +25,17 @@ def alibi_bias(
 
     A query's own position would add a constant, which changes no softmax.
     """
-    slopes = torch.tensor(alibi_slopes(num_heads), device=key_positions.device)[:, None, None]
+    slopes = _slopes(num_heads, key_positions.device)
     if alibi.rounded:
         slopes = slopes.bfloat16()
     bias = (slopes * key_positions[..., None, None, :]).to(dtype)
     return bias * scale if alibi.scaled else bias
+
+
+@cache
+def _slopes(num_heads: int, device: torch.device) -> Tensor:
+    """[H,1,1] float32, sent to the device once."""
+    return torch.tensor(alibi_slopes(num_heads), device=device)[:, None, None]
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
