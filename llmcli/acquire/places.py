@@ -143,9 +143,9 @@ def _describe(name: str, path: Path) -> Installed:
         item = replace(nothing, bytes=size, source=source)
         if not is_checkpoint(path):
             return replace(item, problem=f"holds no {CONFIG}")
-        model_type = _model_type(path / CONFIG)
-        item = replace(item, model_type=model_type)
-        return replace(item, parameters=_parameters(path))
+        config = _config(path / CONFIG)
+        item = replace(item, model_type=printable(config["model_type"]))
+        return replace(item, parameters=_parameters(path, config))
     except LlmcliError as error:
         return replace(nothing, problem=error.message)
     except OSError as error:
@@ -159,21 +159,25 @@ def _source(path: Path) -> str:
     return origin.text if origin else "folder"
 
 
-def _model_type(config: Path) -> str:
+def _config(file: Path) -> dict[str, Any]:
+    """Config.json, which names a model_type."""
     try:
-        values: Any = json.loads(config.read_text("utf-8"))
+        values: Any = json.loads(file.read_text("utf-8"))
     except (ValueError, RecursionError) as error:
         raise LlmcliError(f"{CONFIG} is not JSON: {printable(str(error))}") from None
     if not isinstance(values, dict):
         raise LlmcliError(f"{CONFIG} holds {type(values).__name__}, not an object")
-    model_type = values.get("model_type")
-    if not isinstance(model_type, str):
+    if not isinstance(values.get("model_type"), str):
         raise LlmcliError(f"{CONFIG} names no model_type")
-    return printable(model_type)
+    return values
 
 
-def _parameters(path: Path) -> int:
+def _parameters(path: Path, config: dict[str, Any]) -> int:
+    """Numbers stored; of a quantised folder those that its codes stand for, as its config says."""
     from llmcli.checkpoint.header import read_header
+    from llmcli.checkpoint.packed_form import packed_form
+    from llmcli.families import read_spec
+    from llmcli.spec import count_parameters
 
     files = sorted(path.glob("*.safetensors"))
     gone = [file.name for file in files if not file.exists()]
@@ -182,4 +186,6 @@ def _parameters(path: Path) -> int:
     if not files:
         raise LlmcliError("holds no .safetensors file")
     headers = [read_header(file) for file in files]
+    if packed_form(config) is not None:
+        return count_parameters(read_spec(config)[1])
     return sum(prod(tensor.shape) for header in headers for tensor in header.tensors.values())

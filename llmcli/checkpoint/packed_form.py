@@ -14,7 +14,7 @@ from llmcli.checkpoint.escape import printable
 from llmcli.checkpoint.expand import Piece
 from llmcli.checkpoint.header import StoredTensor
 from llmcli.checkpoint.plan import LOADABLE, Assignment, LoadPlan, refuse_misfits
-from llmcli.errors import CheckpointError, UnsupportedError
+from llmcli.errors import CheckpointError, UnsupportedError, UsageError
 from llmcli.spec.parameters import Shape
 
 KEY: Final = "llmcli_quantization"
@@ -78,6 +78,16 @@ def packed_form(config: Mapping[str, Any]) -> PackedForm | None:
     if extra := sorted(block.keys() - form.as_config().keys()):
         raise _damaged(f"has a key of no meaning: {printable(str(extra[0]), 40)}")
     return form
+
+
+def refuse_quantizing(config: Mapping[str, Any], asked: str | None, name: str) -> None:
+    """Raise UsageError where `--quantize` is asked for and the checkpoint is quantised already."""
+    form = packed_form(config) if asked is not None else None
+    if form is not None:
+        raise UsageError(
+            f"--quantize {asked}: {printable(name)} is quantised already, in {form.bits} bits",
+            hint="leave --quantize out",
+        )
 
 
 def make_packed_plan(

@@ -60,7 +60,7 @@ def compare_arms(
     resolved = find_model(request.loading.model)
     # The same for every arm that has one.
     asked = next((arm.flags.draft_model for arm in arms if arm.flags.draft_model), None)
-    draft = find_draft(asked, resolved)
+    draft = find_draft(asked, resolved, request.loading)
     engine = load_found(resolved, request.loading, template=request.prompting.template)
     prompt = make_prompt(engine, request.prompting, typed)
     led = next((one for one in requests if one.flags.negative_prompt is not None), request)

@@ -42,6 +42,8 @@ def machine_lines(resolved: Resolved, engine: Engine) -> Iterator[str]:
     yield f"dtype: {dtype} ({loaded.dtype_reason})"
     if loaded.quantized is not None:
         yield f"weights: quantised to {loaded.quantized} while loading (asked for)"
+    if loaded.form is not None:
+        yield f"weights: quantised in the file, mostly to {loaded.form.bits} bits"
     yield f"steps: {loaded.kernels}"
 
 

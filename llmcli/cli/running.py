@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmcli.acquire.resolve import Resolved, resolve
+from llmcli.checkpoint.directory import ModelDir
 from llmcli.checkpoint.escape import printable
+from llmcli.checkpoint.packed_form import refuse_quantizing
 from llmcli.cli import interrupts, terminal
 from llmcli.cli.keeping import Keeping, Kept, open_kept
 from llmcli.cli.options import Context, Ending, Loading, Prompting
@@ -116,14 +118,20 @@ def find_model(model: str | None) -> Resolved:
     return resolved
 
 
-def find_draft(draft: str | None, target: Resolved) -> Resolved | None:
-    """The draft model's folder. Raises UsageError where its tokenizer is not the target's."""
+def find_draft(draft: str | None, target: Resolved, loading: Loading) -> Resolved | None:
+    """The draft model's folder.
+
+    Raises UsageError where its tokenizer is not the target's, or where either is quantised
+    already and is to be quantised, so that neither is loaded for nothing.
+    """
     if draft is None:
         return None
     from llmcli.engine.draft import check_draft
 
     found = find_model(draft)
     check_draft(target.path, found.path)
+    for one in (target, found):
+        refuse_quantizing(ModelDir.open(one.path).config, loading.quantize, one.name)
     return found
 
 
@@ -233,7 +241,7 @@ def generate_options(request: Request) -> GenerateOptions:
 def load_all(request: Request) -> tuple[Resolved, Engine, GenerateOptions]:
     """The checkpoint loaded, and how its generations run: with what other models they need."""
     resolved = find_model(request.loading.model)
-    found_draft = find_draft(request.flags.draft_model, resolved)
+    found_draft = find_draft(request.flags.draft_model, resolved, request.loading)
     engine = load_found(resolved, request.loading, template=request.prompting.template)
     options = replace(
         generate_options(request),
@@ -246,7 +254,7 @@ def load_all(request: Request) -> tuple[Resolved, Engine, GenerateOptions]:
 def start(request: Request, text: str) -> Run:
     """Everything up to the first token. Cheap checks come before the weights are read."""
     resolved = find_model(request.loading.model)
-    found_draft = find_draft(request.flags.draft_model, resolved)
+    found_draft = find_draft(request.flags.draft_model, resolved, request.loading)
     engine = load_found(resolved, request.loading, template=request.prompting.template)
     prompt = make_prompt(engine, request.prompting, text, max_context=request.context.max_context)
     prefill, search = StepProgress("reading the prompt"), StepProgress("searching")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Literal
 
@@ -11,6 +12,7 @@ from llmcli.errors import UsageError
 from llmcli.kernels.team import Team, missing
 from llmcli.model import Decoder
 from llmcli.model.fused import obstacle
+from llmcli.model.linear import Weighted
 from llmcli.plurals import counted
 from llmcli.spec import DecoderSpec, count_parameters
 
@@ -32,6 +34,14 @@ def start_kernels(
 
     Raises UsageError where they are asked for and cannot be had.
     """
+    why = why_none(choice, spec, device, dtype)
+    return why or Team(torch.get_num_threads(), on_compile=on_compile)
+
+
+def why_none(
+    choice: KernelChoice, spec: DecoderSpec, device: torch.device, dtype: torch.dtype
+) -> str | None:
+    """Why there would be no kernels; None where there would be. Raises as `start_kernels`."""
     why = _refusal(device, dtype)
     if choice == "on" and why:
         raise UsageError(f"--kernels on cannot be had: {why}", hint="leave --kernels out")
@@ -39,20 +49,31 @@ def start_kernels(
         return "switched off"
     if choice == "auto" and not why and count_parameters(spec) < _LEAST_PARAMETERS:
         why = "the model is small"
-    return why or Team(torch.get_num_threads(), on_compile=on_compile)
+    return why
 
 
 def accelerate(decoder: Decoder, team: Team | str) -> str:
     """Let the decoder use the team; says what its steps of one token run in."""
+    held = _held(decoder)
     if isinstance(team, str):
-        return f"torch ({team})"
+        return f"torch ({team}){', weights ' + held if 'packed' in held else ''}"
     decoder.accelerate(team)
-    held = str(decoder.embed_tokens.dtype or "packed").removeprefix("torch.")
     where = f"{counted(team.size, 'thread')}, weights {held}"
     if decoder.fused:
         return f"compiled kernels, {where}"
     why = obstacle(decoder.spec) or "how its weights are held"
     return f"torch, with compiled products ({why}), {where}"
+
+
+def _held(decoder: Decoder) -> str:
+    """What the matrices are held in, the commonest by its bytes first."""
+    sizes: Counter[str] = Counter()
+    for module in decoder.modules():
+        if isinstance(module, Weighted) and module.owns:
+            sizes[str(module.dtype or "packed").removeprefix("torch.")] += module.nbytes
+    # Routers and tables of positions are never worth a word.
+    most = sum(sizes.values()) / 100
+    return " and ".join(name for name, size in sizes.most_common() if size > most)
 
 
 def _refusal(device: torch.device, dtype: torch.dtype) -> str | None:

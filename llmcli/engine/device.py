@@ -98,26 +98,34 @@ def attention_agrees(
 
 
 def choose_dtype(
-    asked: DtypeName, device: torch.device, stored: torch.dtype, *, packed: bool = False
+    asked: DtypeName,
+    device: torch.device,
+    stored: torch.dtype,
+    *,
+    packed: Literal["no", "loading", "file"] = "no",
 ) -> tuple[torch.dtype, str]:
-    """The working dtype and the reason; `stored` is that of most of the checkpoint's weights.
+    """The working dtype and the reason; `stored` is that of most of the plain weights.
 
-    `packed` matrices are multiplied as float32 numbers on a CPU, by the kernels too.
+    Matrices that are packed, in the file or while loading, are multiplied as float32 numbers on
+    a CPU, by the kernels too.
     """
     if asked != "auto":
         return DTYPES[asked], "asked for"
+    if device.type == "cpu" and packed != "no":
+        return torch.float32, "auto: quantised matrices are multiplied in it"
     name = str(stored).removeprefix("torch.")
+    if packed == "file":
+        name = f"{name}, but for its quantised matrices"
     if stored in (torch.float32, torch.float64):
         return torch.float32, f"auto: the file is {name}"
-    if device.type == "cpu" and packed:
-        return torch.float32, "auto: quantised matrices are multiplied in it"
     if device.type == "cpu":
         if stored == torch.bfloat16 and _native_bfloat16():
             return stored, "auto: the file's own, and this CPU computes in it"
         return torch.float32, f"auto: this CPU does not compute in the file's {name}"
     if stored == torch.bfloat16 and not _has_bfloat16(device):
         return torch.float32, "auto: this device has no bfloat16"
-    return stored, f"auto: the file's own, on {device.type}"
+    own = "that of the file's plain numbers" if packed == "file" else "the file's own"
+    return stored, f"auto: {own}, on {device.type}"
 
 
 def _native_bfloat16() -> bool:

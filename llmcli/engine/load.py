@@ -10,13 +10,13 @@ from typing import TypeVar
 import torch
 
 from llmcli.checkpoint.directory import ModelDir
+from llmcli.checkpoint.packed_form import PackedForm, refuse_quantizing
 from llmcli.checkpoint.plan import LoadPlan
 from llmcli.checkpoint.tensors import TensorFiles
 from llmcli.engine.accelerate import KernelChoice, accelerate, start_kernels
 from llmcli.engine.device import DtypeName, choose_device, choose_dtype
-from llmcli.engine.packing import packed_parameters, put_together
+from llmcli.engine.packing import packed_parameters, put_together, require_unpacking
 from llmcli.engine.proved import prove_folder
-from llmcli.errors import UsageError
 from llmcli.kernels.team import Team
 from llmcli.model import Decoder
 from llmcli.spec import (
@@ -43,7 +43,11 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A decoder ready to run, with the reasons for what was chosen and the warnings met."""
+    """A decoder ready to run, with the reasons for what was chosen and the warnings met.
+
+    `quantized` is what its matrices were packed to while loading, `form` how they lie packed in
+    the file.
+    """
 
     decoder: Decoder
     family: str
@@ -51,6 +55,7 @@ class Loaded:
     dtype_reason: str
     kernels: str
     quantized: PackingKind | None
+    form: PackedForm | None
     warnings: tuple[str, ...]
 
     @property
@@ -75,21 +80,22 @@ def load_decoder(
     to be compiled for this machine first.
 
     Raises CheckpointError or UnsupportedError before any weight is read where config and
-    headers do not fit.
+    headers do not fit, UsageError where `quantize` is asked of a quantised checkpoint.
     """
+    refuse_quantizing(directory.config, quantize, directory.path.name)
     with TensorFiles() as files:
         proved = prove_folder(directory, files)
         spec, plan = proved.spec, proved.plan
-        if quantize and proved.form is not None:
-            raise UsageError(
-                f"--quantize {quantize}: the checkpoint is quantised already, "
-                f"in {proved.form.bits} bits",
-                hint="leave --quantize out",
-            )
         where, device_reason = choose_device(device)
+        packed = proved.form is not None or quantize is not None
         kind, dtype_reason = choose_dtype(
-            dtype, where, _commonest_dtype(plan), packed=quantize is not None
+            dtype,
+            where,
+            _commonest_dtype(plan),
+            packed="no" if not packed else "file" if quantize is None else "loading",
         )
+        if packed:
+            require_unpacking(where)
         kinds = packing(spec, quantize) if quantize else {}
         team = start_kernels(kernels, spec, where, kind, on_compile=on_compile)
         # Without kernels every step would make floats of them again.
@@ -108,7 +114,14 @@ def load_decoder(
         decoder = Decoder.filled(spec, held, dtype=kind)
     path = accelerate(decoder.eval(), team)
     return Loaded(
-        decoder, proved.family, device_reason, dtype_reason, path, quantize, proved.warnings
+        decoder,
+        proved.family,
+        device_reason,
+        dtype_reason,
+        path,
+        quantize,
+        proved.form,
+        proved.warnings,
     )
 
 
@@ -117,7 +130,8 @@ def _commonest_dtype(plan: LoadPlan) -> torch.dtype:
     for item in plan.assignments:
         if not item.packed:
             bytes_by_dtype[item.source.dtype] += item.source.nbytes
-    return _STORED[bytes_by_dtype.most_common(1)[0][0]]
+    # A file may hold nothing but packed matrices.
+    return _STORED[bytes_by_dtype.most_common(1)[0][0]] if bytes_by_dtype else torch.float32
 
 
 def _counted(

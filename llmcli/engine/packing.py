@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import get_args
 
 import torch
 from torch import Tensor
 
 from llmcli.checkpoint.escape import printable
-from llmcli.errors import CheckpointError
+from llmcli.errors import CheckpointError, LlmcliError
 from llmcli.model.packed import Int4, Int8, Packed, pack
 from llmcli.spec import INT4_GROUP, PackingKind
 from llmcli.spec.parameters import Shape
@@ -46,6 +47,29 @@ def packed(name: str, tensor: Tensor, kind: PackingKind, *, group: int = INT4_GR
             hint="the checkpoint is damaged, or needs int8",
         )
     return made
+
+
+def require_unpacking(device: torch.device) -> None:
+    """Raise LlmcliError where `device` makes other numbers of codes than a CPU does."""
+    if device.type == "cpu":
+        return
+    numbers = torch.linspace(-1, 1, 5 * 40).view(5, 40)
+    for kind in get_args(PackingKind):
+        held = pack(numbers, kind)
+        if not _unpacks_alike(held, held.to(device)):
+            raise LlmcliError(
+                f"device {device} makes other numbers of {kind} codes than a CPU does",
+                hint="use --device cpu, or a checkpoint that is not quantised",
+            )
+
+
+def _unpacks_alike(one: Packed, other: Packed) -> bool:
+    ids = torch.tensor([[3, 0]])
+    pairs = (
+        (one.unpacked(), other.unpacked()),
+        (one.gather(ids), other.gather(ids.to(other.device))),
+    )
+    return all(torch.allclose(a, b.cpu(), rtol=1e-6, atol=1e-7) for a, b in pairs)
 
 
 def put_together(

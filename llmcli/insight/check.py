@@ -136,7 +136,9 @@ def _values(facts: Facts, on_progress: OnProgress | None) -> Iterator[Finding]:
     cut = [one.name for one in results if one.cut]
     if cut:
         yield Finding("error", "values", f"missing from the file: {shortlist(cut)}")
-    finite = [one for one in results if one.read and not one.cut and not one.not_finite]
+    # Codes are whole numbers.
+    able = [one for one in results if (one.read or one.name in parts) and not one.cut]
+    finite = [one for one in able if not one.not_finite]
     yield Finding("ok", "values", f"{len(finite):,} of {len(results):,} tensors are all finite")
 
 

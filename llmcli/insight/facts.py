@@ -12,7 +12,7 @@ from typing import Any
 from llmcli.checkpoint.directory import ModelDir
 from llmcli.checkpoint.header import StoredTensor
 from llmcli.checkpoint.listing import list_tensors
-from llmcli.checkpoint.packed_form import packed_form
+from llmcli.checkpoint.packed_form import PackedForm, packed_form
 from llmcli.checkpoint.plan import LoadPlan
 from llmcli.errors import CheckpointError
 from llmcli.families import read_spec
@@ -33,7 +33,8 @@ class Facts:
     """One checkpoint, or a bare config: then `stored` is None.
 
     `faults` are what is wrong with the files: cut, missing, or not fitting the spec; then `plan`
-    may be None. `warnings` are those of reading the config.
+    may be None. `warnings` are those of reading the config. `form` is how the matrices are packed
+    where they are quantised.
     `note` tells what a preset leaves out.
     """
 
@@ -43,6 +44,7 @@ class Facts:
     spec: DecoderSpec
     stored: Mapping[str, StoredTensor] | None = None
     plan: LoadPlan | None = None
+    form: PackedForm | None = None
     faults: tuple[CheckpointError, ...] = ()
     source: Source = field(default_factory=Source)
     note: str | None = None
@@ -62,6 +64,7 @@ def config_facts(name: str, config: Mapping[str, Any], *, note: str | None = Non
         config=config,
         family=family.name,
         spec=spec,
+        form=packed_form(config),
         note=note,
         warnings=tuple(warnings),
     )
@@ -73,11 +76,12 @@ def folder_facts(name: str, directory: ModelDir, source: Source) -> Facts:
     Raises as read_spec does; what is wrong with the weight files is in the result.
     """
     family, spec, warnings = read_spec(directory.config)
+    form = packed_form(directory.config)
     listing = list_tensors(directory)
     plan, faults = None, [*listing.faults]
     if listing.tensors:
         try:
-            plan = prove(family, spec, listing.tensors, packed_form(directory.config))
+            plan = prove(family, spec, listing.tensors, form)
         except CheckpointError as error:
             faults.append(error)
     return Facts(
@@ -87,6 +91,7 @@ def folder_facts(name: str, directory: ModelDir, source: Source) -> Facts:
         spec=spec,
         stored=listing.tensors or None,
         plan=plan,
+        form=form,
         faults=tuple(faults),
         source=source,
         warnings=tuple(warnings),

@@ -14,6 +14,8 @@ from llmcli.spec import count_parameters, kv_bytes_per_token
 class Summary:
     """`bytes_by_dtype` counts what the files hold; None where there is only a config.
 
+    `quantized_bits` are those of most matrices of a quantised folder, `bits_per_parameter` is
+    how many a number takes of all that is stored.
     `kv_bytes_per_token` is for 16-bit keys and values of every layer.
     """
 
@@ -36,6 +38,8 @@ class Summary:
     tied_head: bool
     bytes_by_dtype: dict[str, int] | None
     tensors: int | None
+    quantized_bits: int | None
+    bits_per_parameter: float | None
     kv_bytes_per_token: int
     origin: str | None
     licence: str | None
@@ -45,11 +49,12 @@ class Summary:
 
 def summarise(facts: Facts) -> Summary:
     """From the facts alone."""
-    spec, stored = facts.spec, facts.stored
+    spec, stored, parameters = facts.spec, facts.stored, count_parameters(facts.spec)
+    size = None if stored is None else sum(one.nbytes for one in stored.values())
     return Summary(
         name=facts.name,
         family=facts.family,
-        parameters=count_parameters(spec),
+        parameters=parameters,
         layers=spec.num_layers,
         hidden_size=spec.hidden_size,
         embedding_size=spec.embed_width,
@@ -66,6 +71,8 @@ def summarise(facts: Facts) -> Summary:
         tied_head=spec.tie_embeddings,
         bytes_by_dtype=None if stored is None else _bytes(facts),
         tensors=None if stored is None else len(stored),
+        quantized_bits=None if facts.form is None else facts.form.bits,
+        bits_per_parameter=None if size is None else 8 * size / parameters,
         kv_bytes_per_token=kv_bytes_per_token(spec, 2),
         origin=facts.source.origin,
         licence=facts.source.licence,

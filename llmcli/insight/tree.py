@@ -171,14 +171,18 @@ class _Grower:
             children=tuple(children),
         )
 
-    def _signature(self, path: str) -> tuple[tuple[str, Shape], ...]:
+    def _signature(self, path: str) -> tuple[tuple[str, Shape, tuple[str, ...]], ...]:
+        """What equal modules have in common: shapes, and the dtypes that they are stored in."""
         inside = self._nested.get(path, {})
-        found: list[tuple[str, Shape]] = []
+        found: list[tuple[str, Shape, tuple[str, ...]]] = []
         for step in inside:
             whole = f"{path}.{step}"
             if whole in self._shapes:
-                found.append((step, self._shapes[whole]))
-            found += [(f"{step}.{name}", shape) for name, shape in self._signature(whole)]
+                made = self._sources.get(whole)
+                dtypes = () if made is None else tuple(one.dtype for one in made.sources)
+                found.append((step, self._shapes[whole], dtypes))
+            inner = self._signature(whole)
+            found += [(f"{step}.{name}", shape, dtypes) for name, shape, dtypes in inner]
         return tuple(found)
 
     def _weight(self, path: str, step: str) -> Weight:

@@ -10,14 +10,9 @@ import torch
 
 from llmcli.cache import CacheKind
 from llmcli.insight.facts import config_facts
+from llmcli.insight.holding import Computing, plain_bytes, read_per_token
 from llmcli.insight.machine import available_memory, read_bandwidth
-from llmcli.insight.memory_plan import (
-    Machine,
-    MemoryPlan,
-    plan_memory,
-    read_per_token,
-    weight_bytes,
-)
+from llmcli.insight.memory_plan import Machine, MemoryPlan, plan_memory
 from llmcli.insight.presets import preset_facts
 from llmcli.model import Decoder
 from llmcli.spec import parameter_shapes, wide_parameters
@@ -32,6 +27,8 @@ HERE = Machine(
     device_reason="asked for",
     dtype="float32",
     dtype_reason="asked for",
+    keeps_narrow=False,
+    quantized=Computing("float32", keeps_narrow=False),
     free=None,
     bandwidth=10e9,
 )
@@ -59,12 +56,12 @@ def test_known_sizes() -> None:
         (100 * GB, "float32", "it fits"),
         (20 * GB, "float32", "--dtype bfloat16 would make it fit"),
         (33 * GB, "float32", "--dtype bfloat16 would make it fit"),
-        (16_600_000_000, "float32", "--dtype bfloat16 and --cache quantized-8 would make it fit"),
-        (16_600_000_000, "bfloat16", "--cache quantized-8 would make it fit"),
-        (16_400_000_000, "bfloat16", "--cache quantized-4 would make it fit"),
-        (16_200_000_000, "float32", "tokens and --dtype bfloat16 would make it fit"),
-        (16_200_000_000, "bfloat16", "tokens would make it fit"),
-        (1 * GB, "bfloat16", "no flag makes it fit: in bfloat16 the weights alone are 16,060,522,"),
+        (16 * GB, "float32", "--quantize int8 would make it fit"),
+        (16 * GB, "bfloat16", "--quantize int8 would make it fit"),
+        (9 * GB, "bfloat16", "--quantize int4 would make it fit"),
+        (6_400_000_000, "bfloat16", "--quantize int4 and --cache quantized-8 would make it fit"),
+        (5_900_000_000, "bfloat16", "tokens and --quantize int4 would make it fit"),
+        (1 * GB, "bfloat16", "no flag makes it fit: with --quantize int4 the weights alone are 5,"),
         (None, "bfloat16", "not known"),
     ],
 )
@@ -76,23 +73,28 @@ def test_advice(free: int | None, dtype: str, told: str) -> None:
 
 @pytest.mark.parametrize("kind", ["quantized-8", "quantized-4", "growing"])
 def test_the_advised_cache_fits_and_no_milder_one_does(kind: CacheKind) -> None:
-    here = replace(HERE, free=16_400_000_000, dtype="bfloat16")
-    found = plan_memory(LLAMA, here, context=4096, kind=kind)
+    here = replace(HERE, free=6_100_000_000)
+    found = plan_memory(LLAMA, here, context=4096, kind=kind, quantize="int4")
     assert found.fits is (kind == "quantized-4")
     told = "it fits" if kind == "quantized-4" else "--cache quantized-4 would make it fit"
     assert found.advice == told
 
 
 def test_without_a_cache_none_is_advised() -> None:
-    here = replace(HERE, free=16_100_000_000, dtype="bfloat16")
+    here = replace(HERE, free=5_500_000_000, dtype="bfloat16")
     assert "--cache" not in plan_memory(LLAMA, here, context=4096, kind="none").advice
 
 
 def test_the_advised_length_is_the_longest_that_fits() -> None:
-    found = _plan(16_200_000_000, dtype="bfloat16")
-    (longest,) = [int(word.replace(",", "")) for word in found.advice.split() if word[0].isdigit()]
-    assert _plan(16_200_000_000, dtype="bfloat16", context=longest).fits
-    assert not _plan(16_200_000_000, dtype="bfloat16", context=longest + 1).fits
+    here = replace(HERE, free=5_900_000_000)
+
+    def fits(context: int) -> MemoryPlan:
+        return plan_memory(LLAMA, here, context=context, kind="growing", quantize="int4")
+
+    advice = fits(4096).advice
+    (longest,) = [int(word.replace(",", "")) for word in advice.split() if word[0].isdigit()]
+    assert fits(longest).fits
+    assert not fits(longest + 1).fits
 
 
 @EVERY_ROW
@@ -107,8 +109,9 @@ def test_weights_take_what_a_filled_decoder_takes(row: Row) -> None:
         ),
     )
     held = sum(one.nbytes for one in filled.parameters())
-    assert weight_bytes(spec, 2) == held
-    assert read_per_token(spec, 2) <= held
+    sizes = plain_bytes(spec, 2)
+    assert sum(sizes.values()) == held
+    assert read_per_token(spec, sizes) <= held
 
 
 def test_idle_experts_are_not_read() -> None:
@@ -118,7 +121,9 @@ def test_idle_experts_are_not_read() -> None:
     )
     expert = 3 * TINY["hidden_size"] * TINY["intermediate_size"]
     rows = (TINY["vocab_size"] - 1) * TINY["hidden_size"]
-    assert weight_bytes(facts.spec, 1) - read_per_token(facts.spec, 1) == 2 * 6 * expert + rows
+    sizes = plain_bytes(facts.spec, 2)
+    idle = sum(sizes.values()) - read_per_token(facts.spec, sizes)
+    assert idle == 2 * (2 * 6 * expert + rows)
 
 
 def test_without_a_cache_nothing_is_kept() -> None:

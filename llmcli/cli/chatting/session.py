@@ -33,7 +33,7 @@ def run(chosen: Chosen, *, debug: bool) -> int:
         opened = earlier or shelf.new(model=resolved.name)
         keeper = opened.keeper
         tell_of_another(opened, resolved.name)
-        found = find_draft(chosen.decoding.draft_model, resolved)
+        found = find_draft(chosen.decoding.draft_model, resolved, loading)
         engine = load_found(resolved, loading, template=chatting.template)
         draft = None if found is None else load_found(found, loading)
         options = engine_options(chosen, engine, draft)

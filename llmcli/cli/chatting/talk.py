@@ -99,7 +99,7 @@ class Talk:
 
 def load_draft(chosen: Chosen, resolved: Resolved) -> Engine | None:
     """The draft model that is asked for, for a target at `resolved`."""
-    found = find_draft(chosen.decoding.draft_model, resolved)
+    found = find_draft(chosen.decoding.draft_model, resolved, chosen.loading)
     return None if found is None else load_found(found, chosen.loading)
 
 

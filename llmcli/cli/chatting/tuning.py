@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from llmcli.cli import terminal
 from llmcli.cli.chatting.branching import tell
@@ -17,6 +17,9 @@ from llmcli.cli.options import Prompting, StrategyChoice
 from llmcli.cli.running import check_prompting, load_found
 from llmcli.errors import UsageError
 from llmcli.plurals import counted
+
+if TYPE_CHECKING:
+    from llmcli.engine.load import Loaded
 
 
 def set_(talk: Talk, argument: str) -> None:
@@ -54,7 +57,7 @@ def show(talk: Talk, _: str) -> None:
         ("model", talk.resolved.name, str(talk.resolved.path)),
         ("device", str(loaded.decoder.device), loaded.device_reason),
         ("dtype", str(loaded.decoder.dtype).removeprefix("torch."), loaded.dtype_reason),
-        ("quantize", loaded.quantized or "no", "as it was loaded"),
+        ("quantize", *_quantized(loaded)),
         ("context", meter_text(chat.meter()), _context_source(talk)),
         ("kv-cache", "on" if talk.chosen.keeps_cache else "off", _cache_source(talk)),
         ("template", *_template(talk)),
@@ -159,6 +162,12 @@ def _text(value: object) -> str:
         case list():
             return shlex.join(map(str, value)) or "-"
     return str(value)
+
+
+def _quantized(loaded: Loaded) -> tuple[str, str]:
+    if loaded.form is not None:
+        return f"mostly to {loaded.form.bits} bits", "the file"
+    return loaded.quantized or "no", "as it was loaded"
 
 
 def _template(talk: Talk) -> tuple[str, str]:

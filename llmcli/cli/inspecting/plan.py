@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any
+from typing import Literal
 
+from llmcli.checkpoint.packed_form import refuse_quantizing
 from llmcli.cli.columns import folded, pairs, table
 from llmcli.cli.inspecting.asked import Asked
 from llmcli.cli.inspecting.drawing import Drawing
@@ -12,12 +12,11 @@ from llmcli.cli.inspecting.subject import Subject
 from llmcli.cli.inspecting.svg import Svg, bars
 from llmcli.cli.sizes import in_bytes
 from llmcli.insight.bounds import check_between
-from llmcli.insight.facts import Facts
+from llmcli.insight.holding import AS_STORED, Computing, stored_dtype
 from llmcli.insight.memory_plan import Machine, MemoryPlan, plan_memory
 from llmcli.plurals import counted
 
 _USUAL = 4096
-_NAMES = {"F32": "float32", "F64": "float64", "F16": "float16", "BF16": "bfloat16"}
 
 
 def _compute(subject: Subject, asked: Asked) -> MemoryPlan:
@@ -25,6 +24,8 @@ def _compute(subject: Subject, asked: Asked) -> MemoryPlan:
     for length in asked.context or ():
         check_between("--context", length, 1, longest)
     context = max(asked.context or [min(_USUAL, longest)])
+    quantize = subject.loading.quantize
+    refuse_quantizing(subject.facts.config, quantize, subject.facts.name)
     machine = _machine(subject)
     from llmcli.cache import default_kind
 
@@ -34,6 +35,7 @@ def _compute(subject: Subject, asked: Asked) -> MemoryPlan:
         machine,
         context=context,
         kind=default_kind(subject.facts.spec) if kind == "auto" else kind,
+        quantize=quantize,
     )
 
 
@@ -41,6 +43,7 @@ def _machine(subject: Subject) -> Machine:
     """As a run would choose: this asks torch, but reads no weight."""
     import torch
 
+    from llmcli.engine.accelerate import why_none
     from llmcli.engine.device import choose_device, choose_dtype
     from llmcli.insight.machine import free_memory, read_bandwidth
 
@@ -49,29 +52,29 @@ def _machine(subject: Subject) -> Machine:
         torch.set_num_threads(loading.threads)
     device, device_reason = choose_device(loading.device or "auto")
     stored = getattr(torch, stored_dtype(subject.facts))
-    dtype, dtype_reason = choose_dtype(loading.dtype or "auto", device, stored)
+    form, wanted = subject.facts.form, loading.dtype or "auto"
+    held: Literal["file", "no"] = "no" if form is None else "file"
+    dtype, dtype_reason = choose_dtype(wanted, device, stored, packed=held)
+    other, other_reason = choose_dtype(wanted, device, stored, packed="loading")
+    narrow = {
+        one: wanted == "auto" and why_none("auto", subject.facts.spec, device, one) is None
+        for one in (dtype, other)
+    }
+    plain, packed = (
+        Computing(str(one).removeprefix("torch."), narrow[one]) for one in (dtype, other)
+    )
     free = free_memory(device)
     room = 64 << 20 if free is None else max(free // 8, 1 << 20)
     return Machine(
         device=str(device),
         device_reason=device_reason,
-        dtype=str(dtype).removeprefix("torch."),
-        dtype_reason=dtype_reason,
+        dtype=plain.dtype,
+        dtype_reason=other_reason if loading.quantize else dtype_reason,
+        keeps_narrow=plain.keeps_narrow,
+        quantized=packed,
         free=free,
         bandwidth=read_bandwidth(device, dtype, most_bytes=room),
     )
-
-
-def stored_dtype(facts: Facts) -> str:
-    """That of most of the stored weights; of a config, what it says."""
-    counted: Counter[str] = Counter()
-    for tensor in (facts.stored or {}).values():
-        counted[_NAMES.get(tensor.dtype, "")] += tensor.nbytes
-    del counted[""]
-    if counted:
-        return counted.most_common(1)[0][0]
-    said: Any = facts.config.get("dtype") or facts.config.get("torch_dtype")
-    return said if said in _NAMES.values() else "float32"
 
 
 def _lines(found: MemoryPlan, width: int | None) -> list[str]:
@@ -80,9 +83,9 @@ def _lines(found: MemoryPlan, width: int | None) -> list[str]:
     lines = pairs(
         [
             ("device", f"{machine.device} ({machine.device_reason})"),
-            ("dtype", f"{machine.dtype} ({machine.dtype_reason})"),
+            ("dtype", f"{found.widths[0].dtype} ({machine.dtype_reason})"),
             ("for", text + (", without a KV cache" if found.kind == "none" else "")),
-            ("weights", in_bytes(found.weights)),
+            ("weights", f"{in_bytes(found.weights)} ({_held(found)})"),
             ("KV cache", f"{in_bytes(found.cache)} ({found.kind})"),
             ("work", f"about {in_bytes(found.work)} (estimate)"),
             ("peak", f"about {in_bytes(found.peak)} besides Python and torch (estimate)"),
@@ -94,7 +97,8 @@ def _lines(found: MemoryPlan, width: int | None) -> list[str]:
     )
     rows = [
         (
-            one.dtype if one.runs else f"{one.dtype} (not run by llmcli)",
+            one.dtype,
+            one.matrices,
             in_bytes(one.weights),
             in_bytes(one.cache),
             in_bytes(one.peak),
@@ -102,9 +106,16 @@ def _lines(found: MemoryPlan, width: int | None) -> list[str]:
         )
         for one in found.widths
     ]
-    header = ("DTYPE", "WEIGHTS", "KV CACHE", "PEAK", "FITS")
+    header = ("DTYPE", "MATRICES", "WEIGHTS", "KV CACHE", "PEAK", "FITS")
     note = "Peaks and speed are estimates; nothing but headers was read."
-    return [*lines, "", *table(header, rows, width), "", *folded(note, width)]
+    return [*lines, "", *table(header, rows, width, left=(0, 1)), "", *folded(note, width)]
+
+
+def _held(found: MemoryPlan) -> str:
+    """How the matrices are held, which are nearly all of them."""
+    return (
+        f"matrices {AS_STORED}" if found.matrices == AS_STORED else f"matrices in {found.matrices}"
+    )
 
 
 def _speed(found: MemoryPlan) -> str:
@@ -122,7 +133,10 @@ def _rate(rate: float) -> str:
 
 
 def _pictures(found: MemoryPlan) -> list[Svg]:
-    rows = [(one.dtype, float(one.peak), in_bytes(one.peak)) for one in found.widths]
+    rows = [
+        (f"{one.dtype}, {one.matrices}", float(one.peak), in_bytes(one.peak))
+        for one in found.widths
+    ]
     if found.machine.free is not None:
         rows.append(("free now", float(found.machine.free), in_bytes(found.machine.free)))
     return [bars(f"{found.name}: peak memory at {found.context:,} tokens (estimate)", rows)]

@@ -38,6 +38,8 @@ def _lines(found: Summary, width: int | None) -> list[str]:
             f"{in_bytes(size)} {kind}" for kind, size in found.bytes_by_dtype.items()
         )
         rows.append(("stored", f"{stored} in {counted(found.tensors or 0, 'tensor')}"))
+    if found.quantized_bits is not None:
+        rows.append(("quantised", _quantised(found)))
     rows.append(("KV cache", f"{in_bytes(found.kv_bytes_per_token)} a token in 16 bits"))
     rows += [("origin", found.origin)] if found.origin else []
     rows += [("licence", found.licence)] if found.licence else []
@@ -46,6 +48,13 @@ def _lines(found: Summary, width: int | None) -> list[str]:
         for text in texts:
             lines += ["", *folded(text, width, first=f"{label}: ")] if text else []
     return lines
+
+
+def _quantised(found: Summary) -> str:
+    text = f"most matrices to {found.quantized_bits} bits"
+    if found.bits_per_parameter is None:
+        return text
+    return f"{text}; {found.bits_per_parameter:.3g} bits a number with scales and all else"
 
 
 DRAWING = Drawing(compute=_compute, lines=_lines)
