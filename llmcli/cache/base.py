@@ -24,9 +24,10 @@ Turn = Callable[[Tensor, int], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where the next token's key and value go, and which the token then sees: first ... last.
+    """Where the next token's key and value go, and which slots it then sees: first ... last.
 
-    keys and values [1,K,capacity,D] are the store's own memory.
+    keys and values [B,K,capacity,D] are the store's own memory. Where they are `ordered`, slot
+    p holds position p, and more tokens may follow the next one, each seeing one slot more.
     """
 
     keys: Tensor
@@ -34,6 +35,7 @@ class Slot:
     at: int
     first: int
     last: int
+    ordered: bool
 
 
 class LayerStore(ABC):
@@ -74,9 +76,7 @@ class LayerStore(ABC):
         """
 
     def slot(self, length: int, like: Tensor) -> Slot | None:  # noqa: ARG002
-        """Room for one more token of one row, shaped as `like` [1,K,1,D]; None where `update`
-        is the only way in.
-        """
+        """Room for more tokens as `like` [B,K,T,D]; None where `update` is the only way in."""
         return None
 
     @property
@@ -170,7 +170,7 @@ class KVCache:
         return self.stores[layer].update(self.length, keys, values)
 
     def slots(self, like: Tensor) -> list[Slot] | None:
-        """Each layer's room for one more token, or None where some layer has no such."""
+        """Each layer's room for more tokens [B,K,T,D], or None where some layer has no such."""
         found = []
         for store in self.stores:
             slot = store.slot(self.length, like)

@@ -53,15 +53,15 @@ class Buffer:
         assert self.values is not None
         return self.keys[:, :, start:stop], self.values[:, :, start:stop]
 
-    def slot(self, at: int, first: int, last: int) -> Slot | None:
-        """Room for a token at `at`; None where the buffer is not one row of float32 on the CPU."""
+    def slot(self, at: int, first: int, last: int, *, ordered: bool) -> Slot | None:
+        """Room for tokens from `at` on; None where the buffer is not of float32 on the CPU."""
         keys, values = self.keys, self.values
         assert keys is not None
         assert values is not None
-        plain = keys.dtype == torch.float32 and keys.shape[0] == 1 and keys.device.type == "cpu"
+        plain = keys.dtype == torch.float32 and keys.device.type == "cpu"
         if not plain or keys.shape != values.shape or not keys.is_contiguous():
             return None
-        return Slot(keys, values, at, first, last)
+        return Slot(keys, values, at, first, last, ordered)
 
     @property
     def memory(self) -> tuple[Tensor, ...]:

@@ -39,8 +39,8 @@ class FullStore(LayerStore):
         return self.buffer.get(self.first_position(length), end)
 
     def slot(self, length: int, like: Tensor) -> Slot | None:
-        self.buffer.reserve(length, length + 1, like, like)
-        return self.buffer.slot(length, self.first_position(length), length + 1)
+        self.buffer.reserve(length, length + like.shape[2], like, like)
+        return self.buffer.slot(length, self.first_position(length), length + 1, ordered=True)
 
     @property
     def memory(self) -> tuple[Tensor, ...]:

@@ -54,9 +54,11 @@ class RingStore(LayerStore):
         return keys, values
 
     def slot(self, length: int, like: Tensor) -> Slot | None:
+        if like.shape[2] > 1:
+            return None
         last = min(length + 1, self.window)
         self._reserve(length, last, like, like)
-        return self.buffer.slot(length % self.window, 0, last)
+        return self.buffer.slot(length % self.window, 0, last, ordered=length < self.window)
 
     @property
     def memory(self) -> tuple[Tensor, ...]:

@@ -9,7 +9,8 @@ from typing import Literal
 import torch
 
 from llmcli.errors import UsageError
-from llmcli.kernels.team import Team, missing
+from llmcli.kernels.code import missing
+from llmcli.kernels.team import Team
 from llmcli.model import Decoder
 from llmcli.model.fused import obstacle
 from llmcli.model.linear import Weighted

@@ -1,6 +1,6 @@
-"""Decode on a CPU, compiled by numba: one function for all layers of one step, and single products.
+"""Decode on a CPU in machine code: all layers of a step in one call, and single products.
 
-numba takes a good part of a second to import and seconds to compile for a new machine, so this
-room is entered through `team.start`, which does both beside the loading of weights. It knows
-addresses and sizes; what a decoder is, model/fused.py knows.
+`entry` and what it imports are the kernels' sources, which numba turns into LLVM's code once for
+a machine (`code`); `team` runs them in threads. They know addresses and sizes, told by tables of
+numbers (`layout`); what a decoder is, model/ knows.
 """

@@ -1,11 +1,24 @@
-"""Rows of a matrix times a vector, for each way in which a matrix may be held.
+"""Rows of a matrix times one vector, for each way in which a matrix may be held.
 
-A matrix is a row of int64 numbers: kind, address, address of scales, address of minima, columns
-a group, address of a float32 bias or 0, rows, columns. Sums are kept in float32.
+A matrix is a row of integers (layout.py). Sums are kept in float32.
 """
 
 import numpy as np
 
+from llmcli.kernels.layout import (
+    AT,
+    BFLOAT16,
+    BIAS,
+    COLUMNS,
+    FLOAT16,
+    FLOAT32,
+    GROUP,
+    INT8,
+    INT8_GROUPS,
+    KIND,
+    MINIMA,
+    SCALES,
+)
 from llmcli.kernels.vectors import (
     LANES,
     dot_bfloat16,
@@ -25,14 +38,9 @@ from llmcli.kernels.words import (
     high_half,
     inlined,
     low_half,
-    numbered,
     signed_bytes,
     unsigned_bytes,
 )
-
-KIND, AT, SCALES, MINIMA, GROUP, BIAS, ROWS, COLUMNS = numbered(8)
-FIELDS = np.int64(8)
-FLOAT32, FLOAT16, BFLOAT16, INT8, INT8_GROUPS, INT4 = numbered(6)
 
 
 @inlined
@@ -166,66 +174,3 @@ def rows_times(matrix, x, sums, y, start, stop):
         bias = floats(matrix[BIAS], stop)
         for row in range(start, stop):
             y[row] += bias[row]
-
-
-@inlined
-def _unpack(matrix, row, y):
-    """One row of the matrix as floats, up to a whole group."""
-    kind, at, columns, group = matrix[KIND], matrix[AT], matrix[COLUMNS], matrix[GROUP]
-    if kind == FLOAT32:
-        weights = floats(at + row * columns * 4, columns)
-        for i in range(columns):
-            y[i] = weights[i]
-    elif kind == FLOAT16:
-        bits = halves(at + row * columns * 2, columns)
-        for i in range(columns):
-            y[i] = from_float16(bits[i])
-    elif kind == BFLOAT16:
-        bits = halves(at + row * columns * 2, columns)
-        for i in range(columns):
-            y[i] = from_bfloat16(bits[i])
-    elif kind == INT4:
-        half, groups = group // 2, (columns + group - 1) // group
-        packed = unsigned_bytes(at + row * groups * half, groups * half)
-        scale = halves(matrix[SCALES] + row * groups * 2, groups)
-        minimum = halves(matrix[MINIMA] + row * groups * 2, groups)
-        for g in range(groups):
-            step, least, first = from_float16(scale[g]), from_float16(minimum[g]), g * group
-            for i in range(half):
-                y[first + i] = step * low_half(packed[g * half + i]) + least
-                y[first + half + i] = step * high_half(packed[g * half + i]) + least
-    else:
-        codes, groups = signed_bytes(at + row * columns, columns), columns // group
-        scale = floats(matrix[SCALES] + row * groups * 4, groups)
-        for g in range(groups):
-            for i in range(g * group, (g + 1) * group):
-                y[i] = scale[g] * np.float32(codes[i])
-
-
-@inlined
-def rows_times_each(matrix, x, scratch, y, start, stop):
-    """The same for every row of x [n, columns], into y [n, rows]; a weight is read once."""
-    apart()
-    columns, count = matrix[COLUMNS], x.shape[0]
-    bias = floats(matrix[BIAS], stop)
-    for row in range(start, stop):
-        _unpack(matrix, row, scratch)
-        offset = bias[row] if matrix[BIAS] else np.float32(0)
-        one = 0
-        while one + 4 <= count:
-            a, b, c, d = x[one], x[one + 1], x[one + 2], x[one + 3]
-            p, q, r, s = offset, offset, offset, offset
-            for i in range(columns):
-                weight = scratch[i]
-                p += weight * a[i]
-                q += weight * b[i]
-                r += weight * c[i]
-                s += weight * d[i]
-            y[one, row], y[one + 1, row], y[one + 2, row], y[one + 3, row] = p, q, r, s
-            one += 4
-        while one < count:
-            total, last = offset, x[one]
-            for i in range(columns):
-                total += scratch[i] * last[i]
-            y[one, row] = total
-            one += 1

@@ -1,18 +1,24 @@
 """The parts of a layer that are not products: norms, rotation, activations, attention's softmax.
 
-All on float32 arrays of one token. What a number of `kind` means stands beside it.
+All on float32 arrays of one token. What a number of `kind` means stands in layout.py.
 """
 
 import math
 
 import numpy as np
 
+from llmcli.kernels.layout import (
+    GELU,
+    GELU_QUICK,
+    GELU_TANH,
+    HALVES,
+    LAYER_NORM,
+    NO_NORM,
+    PAIRS,
+    SILU,
+)
 from llmcli.kernels.vectors import LANES, dot_float32, mix_four
-from llmcli.kernels.words import apart, exp, floats, inlined, numbered
-
-NO_NORM, RMS_NORM, LAYER_NORM = numbered(3)
-SILU, GELU, GELU_TANH, GELU_QUICK, RELU = numbered(5)
-NO_ROPE, HALVES, PAIRS = numbered(3)
+from llmcli.kernels.words import apart, exp, floats, inlined
 
 _ONE, _TWO, _HALF = np.float32(1), np.float32(2), np.float32(0.5)
 _ROOT_HALF = np.float32(1 / math.sqrt(2))
@@ -168,22 +174,31 @@ def attend(q, keys, values, first, last, group, dim, scale, cap, scores, out, pe
 
 
 @inlined
-def merge(outs, peaks, sums, parts, heads, dim, y):
-    """The parts' results as one: outs [parts][heads * dim], peaks and sums [parts][heads]."""
+def merge(outs, width, peaks, sums, stride, parts, heads, dim, y):
+    """The parts' results as one, into y [heads * dim].
+
+    Addresses: outs [parts, width], peaks and sums [parts, stride].
+    """
     apart()
     for head in range(heads):
         peak = _LOWEST
         for part in range(parts):
-            if sums[part, head] != 0 and not peaks[part, head] <= peak:
-                peak = peaks[part, head]
+            at = part * stride * 4
+            if floats(sums + at, heads)[head] != 0:
+                own = floats(peaks + at, heads)[head]
+                if not own <= peak:
+                    peak = own
         total = np.float32(0)
         for i in range(head * dim, (head + 1) * dim):
             y[i] = 0
         for part in range(parts):
-            if sums[part, head] != 0:
-                share = exp(peaks[part, head] - peak)
-                total += share * sums[part, head]
+            at = part * stride * 4
+            sum_ = floats(sums + at, heads)[head]
+            if sum_ != 0:
+                factor = exp(floats(peaks + at, heads)[head] - peak)
+                total += factor * sum_
+                mine = floats(outs + part * width * 4, heads * dim)
                 for i in range(head * dim, (head + 1) * dim):
-                    y[i] += share * outs[part, i]
+                    y[i] += factor * mine[i]
         for i in range(head * dim, (head + 1) * dim):
             y[i] /= total

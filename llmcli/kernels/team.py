@@ -1,79 +1,57 @@
-"""The threads that run a kernel side by side, and the making of the kernels themselves."""
+"""The threads that run a kernel side by side."""
 
 from __future__ import annotations
 
-import hashlib
-import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cached_property
-from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import platformdirs
+import numpy as np
 
 from llmcli.errors import LlmcliError
-
-if TYPE_CHECKING:
-    import numpy as np
-
-# Where in the barrier it stands that somebody gave up; as in kernels/step.py.
-ABANDONED = 8
-
-_KEPT_VERSIONS = 4
-
-# (me, team, *arguments) -> 0, or something else where it was broken off
-Kernel = Callable[..., int]
-
-
-def missing() -> str | None:
-    """Why there are no kernels, or None where there are."""
-    return None if find_spec("numba") else "numba is not installed"
+from llmcli.kernels.code import Code, Kernel, load
+from llmcli.kernels.layout import ABANDONED, BARRIER_SIZE
 
 
 class Team:
-    """`size` threads, of which the caller's is one. Kernels are imported beside other work.
+    """`size` threads, of which the caller's is one. Kernels are loaded beside other work.
 
     `on_compile` is called, from another thread, if they have to be compiled first.
     """
 
     def __init__(self, size: int, *, on_compile: Callable[[], None] | None = None) -> None:
         self.size = size
+        self.barrier = np.zeros(BARRIER_SIZE, np.int64)
         self._on_compile = on_compile
+        self._code: Code | None = None
         self._failure: BaseException | None = None
         self._running: list[Future[int]] = []
-        self._importing = threading.Thread(target=self._import, name="kernels", daemon=True)
-        self._importing.start()
+        self._loading = threading.Thread(target=self._load, name="kernels", daemon=True)
+        self._loading.start()
 
-    @cached_property
-    def kernels(self) -> Any:
-        """The module of entry points, compiled. Waits; raises LlmcliError where that failed."""
-        self._importing.join()
-        if self._failure is not None:
-            raise LlmcliError(
-                f"the kernels cannot be used: {type(self._failure).__name__}: {self._failure}",
-                hint="use --kernels off, or mend the installation of numba",
-            ) from self._failure
-        from llmcli.kernels import entry
+    @property
+    def kernels(self) -> Code:
+        """The kernels, once they are there. Raises LlmcliError where they cannot be had."""
+        if self._code is None:
+            self._loading.join()
+            if self._failure is not None:
+                raise LlmcliError(
+                    f"the kernels cannot be used: {type(self._failure).__name__}: {self._failure}",
+                    hint="use --kernels off, or mend the installation of numba",
+                ) from self._failure
+        assert self._code is not None
+        return self._code
 
-        return entry
-
-    @cached_property
-    def barrier(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Where the threads of a step meet."""
-        return self.kernels.new_barrier()  # type: ignore[no-any-return]
-
-    def run(self, kernel: Kernel, *arguments: object) -> None:
+    def run(self, kernel: Kernel, job: int) -> None:
         """Run the kernel in every thread, and wait for all of them."""
         wait(self._running)  # of a run that Ctrl-C broke off
         self._running.clear()
         self.barrier[:] = 0
         try:
             for me in range(1, self.size):
-                self._running.append(self._pool.submit(kernel, me, self.size, *arguments))
-            kernel(0, self.size, *arguments)
+                self._running.append(self._pool.submit(kernel, me, self.size, job))
+            kernel(0, self.size, job)
         except BaseException:
             self.barrier[ABANDONED] = 1
             raise
@@ -84,34 +62,8 @@ class Team:
     def _pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(max(1, self.size - 1), thread_name_prefix="kernel")
 
-    def _import(self) -> None:
+    def _load(self) -> None:
         try:
-            import numba
-
-            home = cache_home()
-            vars(numba.config)["CACHE_DIR"] = str(home)
-            if not any(home.rglob("*.nbc")):
-                _forget_old(home.parent)
-                if self._on_compile is not None:
-                    self._on_compile()
-            from llmcli.kernels import entry
-
-            entry.compile_all()  # type: ignore[no-untyped-call]
+            self._code = load(on_compile=self._on_compile)
         except BaseException as failure:
             self._failure = failure
-
-
-def cache_home() -> Path:
-    """Where machine code is kept for these sources."""
-    root = platformdirs.user_cache_path("llmcli") / "kernels"
-    sources = sorted(Path(__file__).parent.glob("*.py"))
-    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
-    return root / digest
-
-
-def _forget_old(root: Path) -> None:
-    """Several versions may be in use, in environments of their own; the latest few are kept."""
-    if root.is_dir():
-        found = sorted(root.iterdir(), key=lambda one: one.stat().st_mtime)
-        for old in found[:-_KEPT_VERSIONS]:
-            shutil.rmtree(old, ignore_errors=True)

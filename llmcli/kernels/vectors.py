@@ -9,30 +9,31 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from llmcli.kernels import words
+from llmcli.kernels.layout import CHUNK
 from llmcli.kernels.words import F32, I8, I16, I32, I64
 
 # Codes of a group that are unpacked together; groups of four bits hold a multiple of twice it.
-LANES = 8
-_FLOATS, _INTS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
-_BYTES, _SHORTS = ir.VectorType(I8, LANES), ir.VectorType(I16, LANES)
+LANES = CHUNK
+FLOATS, INTS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
+BYTES, _SHORTS = ir.VectorType(I8, LANES), ir.VectorType(I16, LANES)
 _HALVES = ir.VectorType(ir.HalfType(), LANES)
 # Chunks of LANES whose sums are kept apart, so that one need not wait for the other.
 _UNROLLED = 4
 # Bytes: far enough ahead that memory answers in time.
 _AHEAD = 4096
-_FLAGS = ("reassoc", "contract", "nsz")
+FLAGS = ("reassoc", "contract", "nsz")
 
 
-def _vector(builder, pointer, index, kind):
+def vector_at(builder, pointer, index, kind):
     at = builder.bitcast(builder.gep(pointer, [index]), kind.as_pointer())
     load = builder.load(at)
     load.align = 1
     return load
 
 
-def _spread(builder, value):
-    one = builder.insert_element(ir.Constant(_FLOATS, ir.Undefined), value, I32(0))
-    return builder.shuffle_vector(one, one, ir.Constant(_INTS, [0] * LANES))
+def spread(builder, value):
+    one = builder.insert_element(ir.Constant(FLOATS, ir.Undefined), value, I32(0))
+    return builder.shuffle_vector(one, one, ir.Constant(INTS, [0] * LANES))
 
 
 def _total(builder, vector):
@@ -46,28 +47,32 @@ def _total(builder, vector):
         vector = builder.fadd(
             builder.shuffle_vector(vector, vector, low),
             builder.shuffle_vector(vector, vector, high),
-            flags=_FLAGS,
+            flags=FLAGS,
         )
     return builder.extract_element(vector, I32(0))
 
 
-def _ahead(builder, address):
+def ahead_of(builder, address):
     """Ask for memory that will be read soon: rows are short, and the hardware stops at each end."""
     kind = ir.FunctionType(ir.VoidType(), [I8.as_pointer(), I32, I32, I32])
     prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-    there = builder.inttoptr(builder.add(address, I64(_AHEAD)), I8.as_pointer())
+    there = builder.inttoptr(address, I8.as_pointer())
     builder.call(prefetch, [there, I32(0), I32(3), I32(1)])
 
 
-def _dot(size, convert, *, ahead=True):
+def _far_ahead(builder, address):
+    ahead_of(builder, builder.add(address, I64(_AHEAD)))
+
+
+def _dot(size, convert, *, far=True):
     """An intrinsic: `chunks` times LANES columns of one row, `size` bytes each, times x."""
 
     @intrinsic
     def dot(_typing, at, x, chunks):
         def generate(_context, builder, _signature, args):
             at, x, chunks = args
-            zeros = ir.Constant(_FLOATS, [0.0] * LANES)
-            sums = [cgutils.alloca_once(builder, _FLOATS) for _ in range(_UNROLLED)]
+            zeros = ir.Constant(FLOATS, [0.0] * LANES)
+            sums = [cgutils.alloca_once(builder, FLOATS) for _ in range(_UNROLLED)]
             for one in sums:
                 builder.store(zeros, one)
             weights = builder.inttoptr(at, I8.as_pointer())
@@ -76,14 +81,14 @@ def _dot(size, convert, *, ahead=True):
             def add(chunk, sum_):
                 column = builder.mul(chunk, I64(LANES))
                 value = convert(builder, weights, builder.mul(column, I64(size)))
-                product = builder.fmul(value, _vector(builder, x, column, _FLOATS), flags=_FLAGS)
-                builder.store(builder.fadd(builder.load(sum_), product, flags=_FLAGS), sum_)
+                product = builder.fmul(value, vector_at(builder, x, column, FLOATS), flags=FLAGS)
+                builder.store(builder.fadd(builder.load(sum_), product, flags=FLAGS), sum_)
 
             rounds = builder.udiv(chunks, I64(_UNROLLED))
             with cgutils.for_range(builder, rounds) as over:
                 first = builder.mul(over.index, I64(_UNROLLED))
-                if ahead:
-                    _ahead(builder, builder.add(at, builder.mul(first, I64(LANES * size))))
+                if far:
+                    _far_ahead(builder, builder.add(at, builder.mul(first, I64(LANES * size))))
                 for one, sum_ in enumerate(sums):
                     add(builder.add(first, I64(one)), sum_)
             done = builder.mul(rounds, I64(_UNROLLED))
@@ -91,7 +96,7 @@ def _dot(size, convert, *, ahead=True):
                 add(builder.add(done, over.index), sums[0])
             total = builder.load(sums[0])
             for sum_ in sums[1:]:
-                total = builder.fadd(total, builder.load(sum_), flags=_FLAGS)
+                total = builder.fadd(total, builder.load(sum_), flags=FLAGS)
             return _total(builder, total)
 
         return types.float32(*(types.int64,) * 3), generate
@@ -99,35 +104,40 @@ def _dot(size, convert, *, ahead=True):
     return dot
 
 
-def _float32s(builder, weights, byte):
-    return builder.load(
-        builder.bitcast(builder.gep(weights, [byte]), _FLOATS.as_pointer()), align=4
-    )
+def float32s(builder, weights, byte):
+    return builder.load(builder.bitcast(builder.gep(weights, [byte]), FLOATS.as_pointer()), align=4)
 
 
-def _float16s(builder, weights, byte):
-    bits = _vector(builder, weights, byte, _SHORTS)
+def float16s(builder, weights, byte):
+    bits = vector_at(builder, weights, byte, _SHORTS)
     if words.HAS_HALVES:
-        return builder.fpext(builder.bitcast(bits, _HALVES), _FLOATS)
-    made = ir.Constant(_FLOATS, ir.Undefined)
+        return builder.fpext(builder.bitcast(bits, _HALVES), FLOATS)
+    made = ir.Constant(FLOATS, ir.Undefined)
     for lane in range(LANES):
         one = words.half_to_float(builder, builder.extract_element(bits, I32(lane)))
         made = builder.insert_element(made, one, I32(lane))
     return made
 
 
-def _bfloat16s(builder, weights, byte):
-    wide = builder.zext(_vector(builder, weights, byte, _SHORTS), _INTS)
-    return builder.bitcast(builder.shl(wide, ir.Constant(_INTS, [16] * LANES)), _FLOATS)
+def bfloat16s(builder, weights, byte):
+    wide = builder.zext(vector_at(builder, weights, byte, _SHORTS), INTS)
+    return builder.bitcast(builder.shl(wide, ir.Constant(INTS, [16] * LANES)), FLOATS)
 
 
-def _int8s(builder, weights, byte):
-    return builder.sitofp(builder.sext(_vector(builder, weights, byte, _BYTES), _INTS), _FLOATS)
+def int8s(builder, weights, byte):
+    return builder.sitofp(builder.sext(vector_at(builder, weights, byte, BYTES), INTS), FLOATS)
+
+
+def nibbles(builder, codes, byte):
+    """The low and the high halves of LANES bytes, as integers."""
+    wide = builder.zext(vector_at(builder, codes, byte, BYTES), INTS)
+    low = builder.and_(wide, ir.Constant(INTS, [15] * LANES))
+    return low, builder.lshr(wide, ir.Constant(INTS, [4] * LANES))
 
 
 # Rows of keys lie behind one another, which the hardware sees for itself.
-dot_float32 = _dot(4, _float32s, ahead=False)
-dot_float16, dot_bfloat16, dot_int8 = _dot(2, _float16s), _dot(2, _bfloat16s), _dot(1, _int8s)
+dot_float32 = _dot(4, float32s, far=False)
+dot_float16, dot_bfloat16, dot_int8 = _dot(2, float16s), _dot(2, bfloat16s), _dot(1, int8s)
 
 
 @intrinsic
@@ -140,20 +150,20 @@ def mix_four(_typing, out, rows, stride, weights, chunks):
     def generate(context, builder, _signature, args):
         out, rows, stride, weights, chunks = args
         out, weights = (builder.inttoptr(one, F32.as_pointer()) for one in (out, weights))
-        four = [_spread(builder, builder.load(builder.gep(weights, [I64(i)]))) for i in range(4)]
+        four = [spread(builder, builder.load(builder.gep(weights, [I64(i)]))) for i in range(4)]
         starts = [
             builder.inttoptr(builder.add(rows, builder.mul(stride, I64(i))), F32.as_pointer())
             for i in range(4)
         ]
         with cgutils.for_range(builder, chunks) as over:
             column = builder.mul(over.index, I64(LANES))
-            sum_ = _vector(builder, out, column, _FLOATS)
+            sum_ = vector_at(builder, out, column, FLOATS)
             for weight, start in zip(four, starts, strict=True):
                 product = builder.fmul(
-                    weight, _vector(builder, start, column, _FLOATS), flags=_FLAGS
+                    weight, vector_at(builder, start, column, FLOATS), flags=FLAGS
                 )
-                sum_ = builder.fadd(sum_, product, flags=_FLAGS)
-            place = builder.bitcast(builder.gep(out, [column]), _FLOATS.as_pointer())
+                sum_ = builder.fadd(sum_, product, flags=FLAGS)
+            place = builder.bitcast(builder.gep(out, [column]), FLOATS.as_pointer())
             builder.store(sum_, place, align=4)
         return context.get_dummy_value()
 
@@ -174,33 +184,31 @@ def _dot_int4(chunks):
             codes = builder.inttoptr(codes_at, I8.as_pointer())
             scales, minima = (builder.inttoptr(one, I16.as_pointer()) for one in (scales, minima))
             x, sums = (builder.inttoptr(one, F32.as_pointer()) for one in (x, sums))
-            zeros = ir.Constant(_FLOATS, [0.0] * LANES)
-            lanes = cgutils.alloca_once(builder, _FLOATS)
+            zeros = ir.Constant(FLOATS, [0.0] * LANES)
+            lanes = cgutils.alloca_once(builder, FLOATS)
             offset = cgutils.alloca_once(builder, F32)
             builder.store(zeros, lanes)
             builder.store(ir.Constant(F32, 0.0), offset)
             with cgutils.for_range(builder, groups) as over:
                 g = over.index
                 byte, first = builder.mul(g, I64(half)), builder.mul(g, I64(2 * half))
-                _ahead(builder, builder.add(codes_at, byte))
+                _far_ahead(builder, builder.add(codes_at, byte))
                 scale = words.half_to_float(builder, builder.load(builder.gep(scales, [g])))
                 minimum = words.half_to_float(builder, builder.load(builder.gep(minima, [g])))
-                moved = builder.fmul(minimum, builder.load(builder.gep(sums, [g])), flags=_FLAGS)
-                builder.store(builder.fadd(builder.load(offset), moved, flags=_FLAGS), offset)
+                moved = builder.fmul(minimum, builder.load(builder.gep(sums, [g])), flags=FLAGS)
+                builder.store(builder.fadd(builder.load(offset), moved, flags=FLAGS), offset)
                 inner = None
                 for chunk in range(chunks):
                     at = builder.add(byte, I64(chunk * LANES))
-                    wide = builder.zext(_vector(builder, codes, at, _BYTES), _INTS)
-                    low = builder.and_(wide, ir.Constant(_INTS, [15] * LANES))
-                    high = builder.lshr(wide, ir.Constant(_INTS, [4] * LANES))
+                    low, high = nibbles(builder, codes, at)
                     for code, start in ((low, chunk * LANES), (high, half + chunk * LANES)):
-                        part = _vector(builder, x, builder.add(first, I64(start)), _FLOATS)
-                        product = builder.fmul(builder.sitofp(code, _FLOATS), part, flags=_FLAGS)
-                        inner = builder.fadd(inner, product, flags=_FLAGS) if inner else product
-                scaled = builder.fmul(_spread(builder, scale), inner, flags=_FLAGS)
-                builder.store(builder.fadd(builder.load(lanes), scaled, flags=_FLAGS), lanes)
+                        part = vector_at(builder, x, builder.add(first, I64(start)), FLOATS)
+                        product = builder.fmul(builder.sitofp(code, FLOATS), part, flags=FLAGS)
+                        inner = builder.fadd(inner, product, flags=FLAGS) if inner else product
+                scaled = builder.fmul(spread(builder, scale), inner, flags=FLAGS)
+                builder.store(builder.fadd(builder.load(lanes), scaled, flags=FLAGS), lanes)
             return builder.fadd(
-                _total(builder, builder.load(lanes)), builder.load(offset), flags=_FLAGS
+                _total(builder, builder.load(lanes)), builder.load(offset), flags=FLAGS
             )
 
         return types.float32(*(types.int64,) * 6), generate
@@ -221,20 +229,20 @@ def _dot_int8_groups(chunks):
             codes_at, scales, x, groups = args
             codes = builder.inttoptr(codes_at, I8.as_pointer())
             scales, x = (builder.inttoptr(one, F32.as_pointer()) for one in (scales, x))
-            lanes = cgutils.alloca_once(builder, _FLOATS)
-            builder.store(ir.Constant(_FLOATS, [0.0] * LANES), lanes)
+            lanes = cgutils.alloca_once(builder, FLOATS)
+            builder.store(ir.Constant(FLOATS, [0.0] * LANES), lanes)
             with cgutils.for_range(builder, groups) as over:
                 first = builder.mul(over.index, I64(group))
-                _ahead(builder, builder.add(codes_at, first))
+                _far_ahead(builder, builder.add(codes_at, first))
                 inner = None
                 for chunk in range(chunks):
                     at = builder.add(first, I64(chunk * LANES))
-                    value, part = _int8s(builder, codes, at), _vector(builder, x, at, _FLOATS)
-                    product = builder.fmul(value, part, flags=_FLAGS)
-                    inner = builder.fadd(inner, product, flags=_FLAGS) if inner else product
-                scale = _spread(builder, builder.load(builder.gep(scales, [over.index])))
-                scaled = builder.fmul(scale, inner, flags=_FLAGS)
-                builder.store(builder.fadd(builder.load(lanes), scaled, flags=_FLAGS), lanes)
+                    value, part = int8s(builder, codes, at), vector_at(builder, x, at, FLOATS)
+                    product = builder.fmul(value, part, flags=FLAGS)
+                    inner = builder.fadd(inner, product, flags=FLAGS) if inner else product
+                scale = spread(builder, builder.load(builder.gep(scales, [over.index])))
+                scaled = builder.fmul(scale, inner, flags=FLAGS)
+                builder.store(builder.fadd(builder.load(lanes), scaled, flags=FLAGS), lanes)
             return _total(builder, builder.load(lanes))
 
         return types.float32(*(types.int64,) * 4), generate

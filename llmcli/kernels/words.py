@@ -18,11 +18,6 @@ F32, I8, I16, I32, I64 = ir.FloatType(), *(ir.IntType(bits) for bits in (8, 16, 
 FAST = {"reassoc", "nsz", "contract", "arcp"}
 
 
-def numbered(count, start=0):
-    """start, start + 1, ... Python's own integers would be types to numba, one function each."""
-    return map(np.int64, range(start, start + count))
-
-
 def inlined(function):
     """Compiled as a part of whatever calls it, and never called from Python."""
     return numba.njit(
@@ -33,11 +28,6 @@ def inlined(function):
         no_cpython_wrapper=True,
         no_cfunc_wrapper=True,
     )
-
-
-def kept(function):
-    """An entry point: its machine code stays on disk, with all that it calls."""
-    return numba.njit(function, fastmath=FAST, nogil=True, error_model="numpy", cache=True)
 
 
 def _pointer_to(kind):
@@ -51,8 +41,8 @@ def _pointer_to(kind):
     return pointer
 
 
-_floats, _halves, _signed, _unsigned = map(
-    _pointer_to, (types.float32, types.uint16, types.int8, types.uint8)
+_floats, _ints, _halves, _signed, _unsigned = map(
+    _pointer_to, (types.float32, types.int64, types.uint16, types.int8, types.uint8)
 )
 
 
@@ -71,6 +61,12 @@ def apart(_typing):
 def floats(address, count):
     """float32 [count] at an address."""
     return numba.carray(_floats(address), (count,))
+
+
+@inlined
+def ints(address, count):
+    """int64 [count] at an address."""
+    return numba.carray(_ints(address), (count,))
 
 
 @inlined

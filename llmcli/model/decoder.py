@@ -15,12 +15,13 @@ from llmcli.model.block import make_block
 from llmcli.model.captured import CapturedSteps, Record, uncapturable
 from llmcli.model.context import Context
 from llmcli.model.embedding import Embedding, rounded, sinusoids
-from llmcli.model.fused import FusedStep, Product, obstacle
+from llmcli.model.fused import MOST_TOKENS, FusedStep, obstacle
 from llmcli.model.linear import Linear, Weighted
 from llmcli.model.masks import alibi_bias
 from llmcli.model.norm import make_norm
 from llmcli.model.packed import Packed
 from llmcli.model.places import Places
+from llmcli.model.product import Product
 from llmcli.model.rope import RotaryTable
 from llmcli.spec import Alibi, DecoderSpec, LayerSpec, Learned, Rope, Sinusoidal
 
@@ -83,7 +84,7 @@ class Decoder(nn.Module):
         return decoder
 
     def accelerate(self, team: Team) -> None:
-        """Decode steps of one row run in compiled kernels from now on, where these can.
+        """Steps of a few tokens run in compiled kernels from now on, where these can.
 
         Meant for a decoder on the CPU that computes in float32 and whose weights stay as they are.
         """
@@ -104,7 +105,7 @@ class Decoder(nn.Module):
 
     @property
     def fused(self) -> bool:
-        """Whether a step of one token runs all layers in one kernel."""
+        """Whether a step of a few tokens runs all layers in one kernel."""
         return self._fused is not None
 
     @property
@@ -159,8 +160,8 @@ class Decoder(nn.Module):
         """The residual stream [B,T,C] after the last layer, as `unembed` takes it."""
         places = Places.after(cache.length if cache is not None else 0, ids, pads)
         regime = self.spec.regime(places.stop, places.stop) if regime is None else regime
-        if self._fused is not None and cache is not None and ids.numel() == 1 and pads is None:
-            slots = None if self.watchers else cache.slots(self._fused.like)
+        if self._fused is not None and cache is not None and ids.numel() <= MOST_TOKENS:
+            slots = self._slots(self._fused, cache, *ids.shape, padded=pads is not None)
             if slots is not None:
                 return self._fused_step(self._fused, ids, places, regime, cache, slots)
         step = self._captured
@@ -201,6 +202,18 @@ class Decoder(nn.Module):
             x = torch.cat(done, 1)
         return x
 
+    def _slots(
+        self, fused: FusedStep, cache: KVCache, rows: int, tokens: int, *, padded: bool
+    ) -> list[Slot] | None:
+        """Where the kernels may put these tokens, or None where the modules have to."""
+        # Of several tokens some may stand in padding, which sees itself alone.
+        if self.watchers or (padded and tokens > 1):
+            return None
+        slots = cache.slots(fused.like(rows, tokens))
+        if slots is None or (padded and not all(slot.ordered for slot in slots)):
+            return None
+        return slots
+
     def _fused_step(
         self,
         fused: FusedStep,
@@ -210,14 +223,18 @@ class Decoder(nn.Module):
         cache: KVCache,
         slots: list[Slot],
     ) -> Tensor:
-        at, regimes = places.stop - 1, self._regimes(regime)
-        rows = {}
+        regimes, positions = self._regimes(regime), places.positions(places.slots)
+        turns = {}
         for rope, table in self._tables.items():
             cos, sin = table.upto(places.stop, regimes[rope], ids.device)
-            rows[rope] = cos[at], sin[at]
+            if ids.numel() == 1:
+                turns[rope] = cos[places.stop - 1], sin[places.stop - 1]
+            else:
+                at = positions.expand(ids.shape).flatten()
+                turns[rope] = cos[at], sin[at]
         cache.begin(regime)
-        x = fused.run(self.embed(ids, places.slots), slots, rows)
-        cache.advance(1)
+        x = fused.run(self.embed(ids, positions), slots, turns, places.pads)
+        cache.advance(ids.shape[1])
         return x
 
     def drop(self, cache: KVCache, first: int, count: int) -> None:

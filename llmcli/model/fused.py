@@ -14,13 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from llmcli.cache import Slot
+from llmcli.kernels import layout
 from llmcli.kernels.team import Team
 from llmcli.model.block import Block, SharedParallelBlock
-from llmcli.model.linear import Linear, Weighted
-from llmcli.model.matrices import Described, describe, vector
+from llmcli.model.job import Job
+from llmcli.model.linear import Linear
+from llmcli.model.matrices import describe, vector
 from llmcli.spec import Alibi, DecoderSpec, Rope
 
-# In the order of their numbers in kernels/parts.py and kernels/step.py.
+# In the order of their numbers in kernels/layout.py.
 _ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "gelu_quick", "relu")
 _QK_NORMS = (None, "per_head", "each_head", "full")
 _RESIDUALS = {"parallel": 1, "parallel_shared": 1, "post": 2}
@@ -41,8 +43,8 @@ _NORMS = (
     "attn.q_norm",
     "attn.k_norm",
 )
-# With more rows than these torch's matrix products are faster.
-_MOST_ROWS = 32
+# More tokens than these go through the modules, where attention reads each key only once.
+MOST_TOKENS = 64
 _NORM_KINDS = {"rms": 1, "layer": 2}
 
 
@@ -65,186 +67,151 @@ def obstacle(spec: DecoderSpec) -> str | None:
     return None
 
 
-class Product:
-    """A matrix times one vector, or a few of them, reading each weight once."""
-
-    def __init__(self, team: Team) -> None:
-        self._team = team
-        self._known: dict[Weighted, tuple[Any, Described] | None] = {}
-        self._x = np.zeros((1, 0), np.float32)
-        self._scratch = np.zeros((team.size, 0), np.float32)
-
-    def times(self, owner: Weighted, x: Tensor, bias: Tensor | None) -> Tensor | None:
-        """x [...,C_in] of few rows times the matrix; None where the kernels cannot, or torch is
-        faster.
-        """
-        count = x.numel() // x.shape[-1]
-        if count != 1 and (count > _MOST_ROWS or owner.dtype == torch.float32):
-            return None
-        if owner not in self._known:
-            found = describe(owner, bias)
-            self._known[owner] = (np.array(found.numbers, np.int64), found) if found else None
-        known = self._known[owner]
-        if known is None:
-            return None
-        matrix, described = known
-        rows, columns = owner.shape
-        room = columns + described.group
-        if self._scratch.shape[1] < room:
-            self._scratch = np.zeros((self._team.size, room), np.float32)
-        if self._x.shape[0] != count or self._x.shape[1] < room:
-            self._x = np.zeros((count, room), np.float32)
-        self._x[:, :columns] = x.reshape(count, columns).numpy()
-        self._x[:, columns:room] = 0
-        y = np.empty((count, rows), np.float32)
-        self._team.run(self._team.kernels.product, matrix, self._x, self._scratch, y)
-        return torch.from_numpy(y).view(*x.shape[:-1], rows)
-
-
 class FusedStep:
-    """All layers of a decoder for one token of one row."""
+    """All layers of a decoder for one token or a few: rows of a batch, or tokens of one row."""
 
     def __init__(self, layers: nn.ModuleList, spec: DecoderSpec, team: Team) -> None:
         assert obstacle(spec) is None, obstacle(spec)
         self._team, self._spec = team, spec
         self._blocks = [layer for layer in layers if isinstance(layer, Block)]
-        self._tables: Any = None
         self._kept: list[Tensor] = []
-        self._like = torch.empty(1, spec.num_kv_heads, 1, spec.head_dim)
-        self._reach = 0
+        self._rooms, self._units = [1], [1]
+        self._likes: dict[tuple[int, int], Tensor] = {}
+        self._job = Job()
+        self._reach = self._most = 0
+        self._places = np.zeros((len(self._blocks), layout.PLACE), np.int64)
+        self._places[:, layout.WINDOW] = [layer.window or 0 for layer in spec.layers]
         self.ready = self._describe()
 
-    @property
-    def like(self) -> Tensor:
-        """Keys or values of one token, by their shape and dtype."""
-        return self._like
+    def like(self, rows: int, tokens: int) -> Tensor:
+        """Keys or values of so many tokens [rows,K,tokens,D], by their shape and dtype."""
+        if (rows, tokens) not in self._likes:
+            spec = self._spec
+            self._likes[rows, tokens] = torch.empty(rows, spec.num_kv_heads, tokens, spec.head_dim)
+        return self._likes[rows, tokens]
 
     def run(
         self,
         x: Tensor,
         slots: Sequence[Slot],
-        rows: Mapping[Rope, tuple[Tensor, Tensor]],
+        turns: Mapping[Rope, tuple[Tensor, Tensor]],
+        pads: Tensor | None = None,
     ) -> Tensor:
-        """The stream x [1,1,C] behind the last layer. `rows` are cos and sin [dim] of its place."""
-        kernels = self._team.kernels
-        if self._tables is None:
-            self._tables = np.array(self._numbers, np.int64)
-            self._places = np.zeros((len(self._blocks), kernels.steps.PLACE), np.int64)
-        self._make_room(max(slot.last - slot.first for slot in slots))
-        self._tell_places(slots, rows)
-        stream = x.reshape(-1).numpy().copy()
-        self._team.run(
-            kernels.step,
-            self._team.barrier,
-            self._facts,
-            self._reals,
-            self._tables,
-            self._places,
-            stream,
-            self._shared,
-            self._own,
-        )
-        return torch.from_numpy(stream).view(x.shape)
+        """The streams x [B,T,C] behind the last layer.
+
+        `turns` are cos and sin [B * T, dim] of the tokens' places; `pads` [B] the slots in front
+        of each row that it does not see.
+        """
+        kernels, job = self._team.kernels, self._job
+        count = x.shape[0] * x.shape[1]
+        self._make_room(count, max(slot.last - slot.first for slot in slots) + x.shape[1])
+        self._tell_places(slots, turns)
+        streams = x.reshape(count, -1).clone()
+        job.lend(layout.STREAM, streams)
+        job.say(layout.COUNT, count, x.shape[1])
+        if pads is None:
+            job.say(layout.PADS, 0)
+        else:
+            job.give(layout.PADS, pads.numpy().astype(np.int64))
+        kernel = kernels.step if count == 1 else kernels.several
+        self._team.run(kernel, job.address)
+        return streams.view(x.shape)
 
     def _describe(self) -> bool:
-        """Whether every matrix is one that the kernels can read; their tables, if so."""
-        spec = self._spec
-        self._numbers, groups = [], [1]
+        """Whether every matrix is one that the kernels can read; the job's tables, if so."""
+        spec, tables = self._spec, []
         for block in self._blocks:
             numbers: list[int] = []
             for path in _MATRICES:
                 module = _part(block, path)
                 if module is None:
-                    numbers += [0] * 8
+                    numbers += [0] * layout.FIELDS
                     continue
                 assert isinstance(module, Linear)
                 found = describe(module, module.bias)
                 if found is None:
                     return False
                 numbers += found.numbers
-                groups.append(found.group)
+                self._rooms.append(found.room)
+                self._units.append(found.unit)
                 self._kept += found.kept
             for held in _vectors(block):
                 numbers.append(0 if held is None else held.data_ptr())
                 self._kept += () if held is None else (held,)
-            self._numbers.append(numbers)
-        self._facts = np.array(
-            [
-                len(self._blocks),
-                spec.hidden_size,
-                spec.num_heads,
-                spec.num_kv_heads,
-                spec.head_dim,
-                spec.intermediate_size,
-                _NORM_KINDS[spec.norm],
-                _QK_NORMS.index(spec.qk_norm),
-                _ACTIVATIONS.index(spec.activation),
-                _RESIDUALS.get(spec.residual, 0),
-                spec.mlp == "gated",
-            ],
-            np.int64,
+            tables.append(numbers)
+        facts = (
+            len(self._blocks),
+            spec.hidden_size,
+            spec.num_heads,
+            spec.num_kv_heads,
+            spec.head_dim,
+            spec.intermediate_size,
+            _NORM_KINDS[spec.norm],
+            _QK_NORMS.index(spec.qk_norm),
+            _ACTIVATIONS.index(spec.activation),
+            _RESIDUALS.get(spec.residual, 0),
+            spec.mlp == "gated",
         )
-        self._reals = np.array(
-            [
-                spec.norm_eps,
-                spec.norm_offset if spec.norm == "rms" else 0,
-                spec.attn_scale,
-                spec.residual_scale,
-                spec.attn_softcap or 0,
-            ],
-            np.float32,
+        reals = (
+            spec.norm_eps,
+            spec.norm_offset if spec.norm == "rms" else 0,
+            spec.attn_scale,
+            spec.residual_scale,
+            spec.attn_softcap or 0,
         )
-        self._most = max(groups)
+        job = self._job
+        job.give(layout.TABLES, np.array(tables, np.int64))
+        job.give(layout.SHARED_FACTS, np.array(facts, np.int64))
+        job.give(layout.SHARED_REALS, np.array(reals, np.float32))
+        job.give(layout.PLACES, self._places)
+        job.give(layout.BARRIER, self._team.barrier)
         return True
 
-    def _make_room(self, keys: int) -> None:
-        """Scratch memory for steps that see so many keys."""
-        if keys <= self._reach:
+    def _make_room(self, tokens: int, keys: int) -> None:
+        """Memory for so many tokens that see so many keys."""
+        if keys <= self._reach and tokens <= self._most:
             return
-        self._reach = max(512, 1 << keys.bit_length())
-        spec, team = self._spec, self._team.size
-        width = spec.num_heads * spec.head_dim
+        self._reach, self._most = max(512, 1 << keys.bit_length(), self._reach), tokens
+        spec, team, job = self._spec, self._team.size, self._job
+        width, unit = spec.num_heads * spec.head_dim, max(self._units)
         wide = width + 2 * spec.num_kv_heads * spec.head_dim
-        largest = max(spec.hidden_size, width, spec.intermediate_size) + self._most
-
-        def room(*shape: int) -> Any:
-            return np.zeros(shape, np.float32)
-
-        self._shared = (
-            room(wide),
-            room(spec.hidden_size),
-            room(3, spec.intermediate_size + self._most),
-            room(team, width),
-            room(team, spec.num_heads),
-            room(team, spec.num_heads),
-        )
-        self._own = (
-            room(team, spec.hidden_size),
-            room(team, spec.hidden_size + self._most),
-            room(team, width + self._most),
-            room(team, self._reach * spec.group_size),
-            room(team, largest),
-        )
+        # One token needs these for every thread, and several for every token.
+        each = max(team, tokens)
+        job.room(layout.QKV, tokens, wide)
+        job.room(layout.PART, tokens, spec.hidden_size)
+        for field in (layout.GATED_INNER, layout.UP_INNER, layout.INNER_OUT):
+            job.room(field, tokens, spec.intermediate_size + unit)
+        job.room(layout.X, team, spec.hidden_size)
+        job.room(layout.NORMED, each, spec.hidden_size + unit)
+        job.room(layout.QUERIES, each, width + unit)
+        job.room(layout.ATTENDED, each, width + unit)
+        job.room(layout.PEAKS, each, spec.num_heads)
+        job.room(layout.WEIGHTS, each, spec.num_heads)
+        job.room(layout.SCORES, team, self._reach * spec.group_size)
+        job.room(layout.SCRATCH, team, max(self._rooms))
 
     def _tell_places(
-        self, slots: Sequence[Slot], rows: Mapping[Rope, tuple[Tensor, Tensor]]
+        self, slots: Sequence[Slot], turns: Mapping[Rope, tuple[Tensor, Tensor]]
     ) -> None:
-        turns = {
+        told = {
             rope: (2 if rope.interleaved else 1, cos.data_ptr(), sin.data_ptr(), rope.dim)
-            for rope, (cos, sin) in rows.items()
+            for rope, (cos, sin) in turns.items()
         }
         nothing = (0, 0, 0, 0)
-        self._places[:] = [
+        self._places[:, : layout.WINDOW] = [
             (
                 slot.keys.data_ptr(),
                 slot.values.data_ptr(),
                 slot.keys.stride(1),
+                slot.keys.stride(0),
                 slot.at,
                 slot.first,
                 slot.last,
-                *(turns[layer.rope] if layer.rope else nothing),
             )
-            for slot, layer in zip(slots, self._spec.layers, strict=True)
+            for slot in slots
+        ]
+        self._places[:, layout.ROPE :] = [
+            told[layer.rope] if layer.rope else nothing for layer in self._spec.layers
         ]
 
 

@@ -1,31 +1,42 @@
-"""A module's matrix as the kernels know it: a row of numbers (kernels/dots.py)."""
+"""A module's matrix as the kernels know it: a row of numbers (kernels/layout.py)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from llmcli.kernels import layout
 from llmcli.model.linear import Weighted
 from llmcli.model.packed import Int4, Int8
 
-# As in kernels/dots.py, which cannot be imported here without numba.
-_DENSE = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
-_INT8, _INT8_GROUPS, _INT4 = 3, 4, 5
+_DENSE = {
+    torch.float32: layout.FLOAT32,
+    torch.float16: layout.FLOAT16,
+    torch.bfloat16: layout.BFLOAT16,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """`numbers` hold addresses; they are true for as long as `kept` lives."""
+    """`numbers` hold addresses; they are true for as long as `kept` lives.
+
+    `unit` columns are read together: x needs zeros behind its own up to a whole unit.
+    """
 
     numbers: tuple[int, ...]
     kept: tuple[Tensor, ...]
+    unit: int
 
     @property
-    def group(self) -> int:
-        return self.numbers[4]
+    def room(self) -> int:
+        """Floats that a thread needs for itself to multiply with it."""
+        run = self.numbers[int(layout.RUN)]
+        # The other use: the sum of each group of x, of which there are no more than columns.
+        return max(layout.PANEL * run, self.numbers[int(layout.COLUMNS)] + self.unit)
 
 
 def describe(owner: Weighted, bias: Tensor | None) -> Described | None:
@@ -41,7 +52,12 @@ def describe(owner: Weighted, bias: Tensor | None) -> Described | None:
         return None
     at = [one.data_ptr() for one in parts] + [0, 0]
     bias_at = kept[-1].data_ptr() if bias is not None else 0
-    return Described((kind, *at[:3], group, bias_at, *owner.shape), tuple(kept))
+    # Groups of a whole row have no say in how many columns are unpacked at a time.
+    unit = layout.CHUNK if kind == layout.INT8 else math.lcm(layout.CHUNK, group or 1)
+    run = max(1, layout.RUN_OF_COLUMNS // unit) * unit
+    columns = -(-owner.shape[1] // unit) * unit
+    numbers = (int(kind), *at[:3], group, bias_at, *owner.shape, min(run, columns))
+    return Described(numbers, tuple(kept), unit)
 
 
 def vector(tensor: Tensor) -> Tensor:
@@ -58,10 +74,10 @@ def _held(owner: Weighted) -> tuple[int, int, Iterable[Tensor]] | None:
             return _DENSE[weight.dtype], 0, (weight,)
         case Int8(codes, scale) as packed:
             if scale.shape[1] == 1:
-                return _INT8, packed.group, (codes, scale)
+                return layout.INT8, packed.group, (codes, scale)
             if packed.shape[1] % packed.group:
                 return None
-            return _INT8_GROUPS, packed.group, (codes, scale)
+            return layout.INT8_GROUPS, packed.group, (codes, scale)
         case Int4(codes, scale, minimum) as packed:
-            return _INT4, packed.group, (codes, scale, minimum)
+            return layout.INT4, packed.group, (codes, scale, minimum)
     return None

@@ -1,0 +1,143 @@
+"""What a thread does for one token of a layer, beside the products of whole matrices."""
+
+import numpy as np
+
+from llmcli.kernels import layout
+from llmcli.kernels.parts import attend, norm, rotate
+from llmcli.kernels.words import floats, inlined
+
+_NO_BIAS, _START = np.int64(0), np.int64(0)
+
+
+@inlined
+def row_of(job, field, row):
+    """One row of an array that the job names."""
+    width = job[2 * field + 1]
+    return floats(job[2 * field] + row * width * 4, width)
+
+
+@inlined
+def matrix_of(table, which):
+    """The numbers of one of a layer's matrices."""
+    return table[which * layout.FIELDS : (which + 1) * layout.FIELDS]
+
+
+@inlined
+def stacked_rows(table, which, count):
+    """How many rows `count` matrices have together."""
+    total = 0
+    for one in range(which, which + count):
+        total += matrix_of(table, one)[layout.ROWS]
+    return total
+
+
+@inlined
+def normed(facts, reals, table, which, x, y):
+    """y = the norm whose weight stands at `which` of x, or x where there is none."""
+    kind = facts[layout.NORM] if table[which] else layout.NO_NORM
+    norm(
+        kind,
+        table[which],
+        table[which + 1],
+        reals[layout.NORM_OFFSET],
+        reals[layout.EPS],
+        x,
+        y,
+        _START,
+        facts[layout.HIDDEN],
+    )
+
+
+@inlined
+def add_scaled(scale, part, x, count):
+    """x += scale * part."""
+    for i in range(count):
+        x[i] += scale * part[i]
+
+
+@inlined
+def _heads_normed(facts, reals, table, which, heads, x):
+    """Queries or keys x [heads * dim] normed in place."""
+    dim, kind = facts[layout.HEAD_DIM], facts[layout.QK_NORM]
+    if kind == layout.NO_QK_NORM:
+        return
+    weight, bias = table[which], table[which + 1]
+    eps, offset = reals[layout.EPS], reals[layout.NORM_OFFSET]
+    if kind == layout.WHOLE:
+        norm(facts[layout.NORM], weight, bias, offset, eps, x, x, _START, heads * dim)
+        return
+    for head in range(heads):
+        start, stop = head * dim, (head + 1) * dim
+        if kind == layout.EACH_HEAD:
+            own = weight + start * 4
+            norm(layout.LAYER_NORM, own, _NO_BIAS, np.float32(0), eps, x, x, start, stop)
+        else:
+            norm(facts[layout.NORM], weight, bias, offset, eps, x, x, start, stop)
+
+
+@inlined
+def _turned(facts, place, token, heads, x):
+    """Queries or keys x [heads * dim] of a token turned in place."""
+    if not place[layout.ROPE]:
+        return
+    dim = place[layout.ROPE_DIM]
+    cos = floats(place[layout.COS] + token * dim * 4, dim)
+    sin = floats(place[layout.SIN] + token * dim * 4, dim)
+    for head in range(heads):
+        rotate(place[layout.ROPE], cos, sin, dim, x, head * facts[layout.HEAD_DIM])
+
+
+@inlined
+def queries(facts, reals, table, place, token, qkv, q):
+    """All queries of a token, normed and turned."""
+    heads = facts[layout.HEADS]
+    for i in range(heads * facts[layout.HEAD_DIM]):
+        q[i] = qkv[i]
+    _heads_normed(facts, reals, table, layout.Q_NORM, heads, q)
+    _turned(facts, place, token, heads, q)
+
+
+@inlined
+def remember(facts, reals, table, place, token, row, slot, qkv, room):
+    """A token's key, normed and turned, and its value go into the cache."""
+    heads, dim = facts[layout.KV_HEADS], facts[layout.HEAD_DIM]
+    begin = facts[layout.HEADS] * dim
+    for i in range(heads * dim):
+        room[i] = qkv[begin + i]
+    _heads_normed(facts, reals, table, layout.K_NORM, heads, room)
+    _turned(facts, place, token, heads, room)
+    begin += heads * dim
+    for head in range(heads):
+        at = row * place[layout.ROW_STRIDE] + head * place[layout.HEAD_STRIDE] + slot * dim
+        key, value = (
+            floats(place[layout.KEYS] + at * 4, dim),
+            floats(place[layout.VALUES] + at * 4, dim),
+        )
+        for i in range(dim):
+            key[i] = room[head * dim + i]
+            value[i] = qkv[begin + head * dim + i]
+
+
+@inlined
+def attend_head(facts, reals, place, row, head, first, last, q, scores, out, peaks, sums):
+    """attend() for one key-value head of a row of the batch; q and out [H * D], peaks [H]."""
+    dim = facts[layout.HEAD_DIM]
+    group = facts[layout.HEADS] // facts[layout.KV_HEADS]
+    at = (row * place[layout.ROW_STRIDE] + head * place[layout.HEAD_STRIDE]) * 4
+    own = slice(head * group, (head + 1) * group)
+    wide = slice(head * group * dim, (head + 1) * group * dim)
+    attend(
+        q[wide],
+        floats(place[layout.KEYS] + at, last * dim),
+        floats(place[layout.VALUES] + at, last * dim),
+        first,
+        last,
+        group,
+        dim,
+        reals[layout.ATTN_SCALE],
+        reals[layout.SOFTCAP],
+        scores,
+        out[wide],
+        peaks[own],
+        sums[own],
+    )

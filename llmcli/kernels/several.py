@@ -1,0 +1,210 @@
+"""One step through all layers for several tokens: rows of a batch, or a few tokens of one row.
+
+Threads share the rows of every matrix, whose weights are read once for all tokens. Norms and
+rotation are shared by tokens, attention by tokens and heads. Threads meet eight times a layer.
+"""
+
+import numpy as np
+
+from llmcli.kernels import layout
+from llmcli.kernels.layer import (
+    add_scaled,
+    attend_head,
+    matrix_of,
+    normed,
+    queries,
+    remember,
+    row_of,
+    stacked_rows,
+)
+from llmcli.kernels.meeting import meet, share
+from llmcli.kernels.parts import activate
+from llmcli.kernels.tiles import rows_times_each
+from llmcli.kernels.words import floats, inlined, ints
+
+_QKV, _ONE = np.int64(3), np.int64(1)
+
+
+@inlined
+def _part(total, me, team):
+    return total * me // team, total * (me + 1) // team
+
+
+@inlined
+def _stacked(job, table, which, count, source, target, me, team):
+    """This thread's share of the rows of `count` matrices, for every token."""
+    start, stop = share(stacked_rows(table, which, count), me, team)
+    x, x_width = job[2 * source], job[2 * source + 1]
+    y, y_width = job[2 * target], job[2 * target + 1]
+    room = row_of(job, layout.SCRATCH, me)
+    offset = 0
+    for one in range(which, which + count):
+        matrix = matrix_of(table, one)
+        rows = matrix[layout.ROWS]
+        begin, end = max(start - offset, 0), min(stop - offset, rows)
+        if begin < end:
+            rows_times_each(
+                matrix, job[2 * layout.COUNT], x, x_width, room, y + offset * 4, y_width, begin, end
+            )
+        offset += rows
+
+
+@inlined
+def _remember_each(job, facts, reals, table, place, start, stop):
+    """Queries, keys and values of these tokens."""
+    each = job[2 * layout.COUNT + 1]
+    for token in range(start, stop):
+        qkv, q = row_of(job, layout.QKV, token), row_of(job, layout.QUERIES, token)
+        row, slot = token // each, place[layout.SLOT] + token % each
+        remember(facts, reals, table, place, token, row, slot, qkv, q)
+        queries(facts, reals, table, place, token, qkv, q)
+
+
+@inlined
+def _attend_each(job, facts, reals, place, me, team):
+    """This thread's share of all tokens' heads."""
+    each, kv_heads, dim = job[2 * layout.COUNT + 1], facts[layout.KV_HEADS], facts[layout.HEAD_DIM]
+    group = facts[layout.HEADS] // kv_heads
+    start, stop = _part(job[2 * layout.COUNT] * kv_heads, me, team)
+    scores, window = row_of(job, layout.SCORES, me), place[layout.WINDOW]
+    for unit in range(start, stop):
+        token, head = unit // kv_heads, unit % kv_heads
+        row, later = token // each, token % each
+        first, last = place[layout.FIRST], place[layout.LAST] + later
+        if window:
+            first = max(first, last - window)
+        if job[2 * layout.PADS]:
+            first = max(first, ints(job[2 * layout.PADS], row + 1)[row])
+        out, weights = row_of(job, layout.ATTENDED, token), row_of(job, layout.WEIGHTS, token)
+        attend_head(
+            facts,
+            reals,
+            place,
+            row,
+            head,
+            first,
+            last,
+            row_of(job, layout.QUERIES, token),
+            scores,
+            out,
+            row_of(job, layout.PEAKS, token),
+            weights,
+        )
+        for query in range(head * group, (head + 1) * group):
+            share_ = np.float32(1) / weights[query]
+            for i in range(query * dim, (query + 1) * dim):
+                out[i] *= share_
+
+
+@inlined
+def _before(job, facts, reals, table, start, stop):
+    """What attention reads."""
+    hidden = facts[layout.HIDDEN]
+    for token in range(start, stop):
+        x, norms = row_of(job, layout.STREAM, token), row_of(job, layout.NORMED, token)
+        if facts[layout.RESIDUAL] == layout.NORM_AFTER_SUM:
+            for i in range(hidden):
+                norms[i] = x[i]
+        else:
+            normed(facts, reals, table, layout.ATTN_NORM, x, norms)
+
+
+@inlined
+def _between(job, facts, reals, table, start, stop):
+    """Attention's part goes to the stream; what the MLP reads."""
+    hidden, residual = facts[layout.HIDDEN], facts[layout.RESIDUAL]
+    for token in range(start, stop):
+        x, norms = row_of(job, layout.STREAM, token), row_of(job, layout.NORMED, token)
+        part = row_of(job, layout.PART, token)
+        if residual == layout.SIDE_BY_SIDE:
+            # The MLP reads the same stream, so attention's part is added only behind it.
+            normed(facts, reals, table, layout.MLP_NORM, x, norms)
+            add_scaled(np.float32(1), part, x, hidden)
+        elif residual == layout.NORM_AFTER_SUM:
+            add_scaled(np.float32(1), part, x, hidden)
+            normed(facts, reals, table, layout.ATTN_NORM, x, x)
+            for i in range(hidden):
+                norms[i] = x[i]
+        else:
+            normed(facts, reals, table, layout.POST_ATTN_NORM, part, norms)
+            add_scaled(reals[layout.RESIDUAL_SCALE], norms, x, hidden)
+            normed(facts, reals, table, layout.MLP_NORM, x, norms)
+
+
+@inlined
+def _inner(job, facts, table, me, team):
+    """This thread's share of the MLP's inner rows, for every token."""
+    start, stop = share(facts[layout.INNER], me, team)
+    if start == stop:
+        return
+    count, room = job[2 * layout.COUNT], row_of(job, layout.SCRATCH, me)
+    x, x_width = job[2 * layout.NORMED], job[2 * layout.NORMED + 1]
+    for which, target in ((layout.GATE, layout.GATED_INNER), (layout.UP, layout.UP_INNER)):
+        if which == layout.UP or facts[layout.GATED]:
+            y, y_width = job[2 * target], job[2 * target + 1]
+            rows_times_each(
+                matrix_of(table, which), count, x, x_width, room, y, y_width, start, stop
+            )
+    for token in range(count):
+        gate, up = row_of(job, layout.GATED_INNER, token), row_of(job, layout.UP_INNER, token)
+        out = row_of(job, layout.INNER_OUT, token)
+        if facts[layout.GATED]:
+            activate(facts[layout.ACTIVATION], gate, up, out, start, stop)
+        else:
+            activate(facts[layout.ACTIVATION], up, up[:0], out, start, stop)
+
+
+@inlined
+def _behind(job, facts, reals, table, start, stop):
+    """The MLP's part goes to the stream."""
+    hidden, residual = facts[layout.HIDDEN], facts[layout.RESIDUAL]
+    for token in range(start, stop):
+        x, part = row_of(job, layout.STREAM, token), row_of(job, layout.PART, token)
+        if residual == layout.SIDE_BY_SIDE:
+            add_scaled(np.float32(1), part, x, hidden)
+        elif residual == layout.NORM_AFTER_SUM:
+            add_scaled(np.float32(1), part, x, hidden)
+            normed(facts, reals, table, layout.MLP_NORM, x, x)
+        else:
+            norms = row_of(job, layout.NORMED, token)
+            normed(facts, reals, table, layout.POST_MLP_NORM, part, norms)
+            add_scaled(reals[layout.RESIDUAL_SCALE], norms, x, hidden)
+
+
+@inlined
+def several(me, team, job_at):
+    """Run the layers on the streams [N,C] of a job, in place.
+
+    Returns 0, or 1 where somebody gave up. SCORES and SCRATCH have a row for every thread, all
+    else one for every token.
+    """
+    job = ints(job_at, 2 * layout.JOB)
+    facts = ints(job[2 * layout.SHARED_FACTS], layout.FACTS)
+    reals = floats(job[2 * layout.SHARED_REALS], layout.REALS)
+    barrier, round_ = job[2 * layout.BARRIER], 0
+    start, stop = _part(job[2 * layout.COUNT], me, team)
+    for layer in range(facts[layout.LAYERS]):
+        table = ints(job[2 * layout.TABLES] + layer * layout.TABLE * 8, layout.TABLE)
+        place = ints(job[2 * layout.PLACES] + layer * layout.PLACE * 8, layout.PLACE)
+        for stage in range(8):
+            if stage == 0:
+                _before(job, facts, reals, table, start, stop)
+            elif stage == 1:
+                _stacked(job, table, layout.Q, _QKV, layout.NORMED, layout.QKV, me, team)
+            elif stage == 2:
+                _remember_each(job, facts, reals, table, place, start, stop)
+            elif stage == 3:
+                _attend_each(job, facts, reals, place, me, team)
+            elif stage == 4:
+                _stacked(job, table, layout.OUT, _ONE, layout.ATTENDED, layout.PART, me, team)
+            elif stage == 5:
+                _between(job, facts, reals, table, start, stop)
+            elif stage == 6:
+                _inner(job, facts, table, me, team)
+            else:
+                _stacked(job, table, layout.DOWN, _ONE, layout.INNER_OUT, layout.PART, me, team)
+            round_ += 1
+            if not meet(barrier, team, round_):
+                return 1
+        _behind(job, facts, reals, table, start, stop)
+    return 0
