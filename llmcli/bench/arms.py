@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from llmcli.errors import UsageError
-
-if TYPE_CHECKING:
-    from llmcli.cache import CacheKind
+from llmcli.spec import CacheKind
 
 _NAMED: dict[str, CacheKind] = {
     "off": "none",

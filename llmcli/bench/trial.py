@@ -13,9 +13,9 @@ from llmcli.bench.memory import Memory, Peak
 from llmcli.bench.proof import Proof, prove
 from llmcli.bench.runs import Method, Timing
 from llmcli.cache import make_cache
-from llmcli.cache.size import bytes_spared, cache_bytes
 from llmcli.generation.stepper import PREFILL_CHUNK, Stepper
 from llmcli.model import Decoder
+from llmcli.spec.cache_size import bytes_spared, cache_bytes
 from llmcli.spec.work import Work, forward_work
 
 

@@ -6,11 +6,12 @@ Must not know the decoder (model/), families or strategies; a cache is passed in
 from llmcli.cache.base import KVCache, LayerStore, Slot, Turn
 from llmcli.cache.fixed import Fixed
 from llmcli.cache.full import FullStore
-from llmcli.cache.make import LOSSY, CacheKind, default_kind, make_cache
+from llmcli.cache.make import make_cache
 from llmcli.cache.offloaded import OffloadedStore
 from llmcli.cache.quantized import QuantizedStore
 from llmcli.cache.ring import RingStore
 from llmcli.cache.state import StateStore
+from llmcli.spec import LOSSY, CacheKind, default_kind
 
 __all__ = [
     "LOSSY",

@@ -9,9 +9,7 @@ from torch import Tensor
 
 from llmcli.cache.base import Slot
 from llmcli.cache.fixed import Fixed
-
-# A step small enough to waste little, large enough that copying stays rare (as in mlx-lm).
-GROWTH_STEP = 256
+from llmcli.spec import GROWTH_STEP
 
 
 class Buffer:

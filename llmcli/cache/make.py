@@ -4,26 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Literal
 
 from llmcli.cache.base import KVCache, LayerStore
-from llmcli.cache.buffer import GROWTH_STEP
 from llmcli.cache.full import FullStore
 from llmcli.cache.offloaded import OffloadedStore
 from llmcli.cache.quantized import QuantizedStore
 from llmcli.cache.ring import RingStore
 from llmcli.cache.state import StateStore
-from llmcli.spec import DecoderSpec, LayerSpec
-
-CacheKind = Literal["growing", "ring", "static", "quantized-8", "quantized-4", "offloaded", "none"]
-
-# Kinds that keep old keys less exactly than they came.
-LOSSY: frozenset[CacheKind] = frozenset({"quantized-8", "quantized-4"})
-
-
-def default_kind(spec: DecoderSpec) -> CacheKind:
-    """`ring` where some layer has a window, else `growing`."""
-    return "ring" if spec.windowed else "growing"
+from llmcli.spec import GROWTH_STEP, CacheKind, DecoderSpec, LayerSpec
 
 
 def make_cache(kind: CacheKind, spec: DecoderSpec, *, planned: int = 0) -> KVCache | None:

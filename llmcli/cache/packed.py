@@ -11,15 +11,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from llmcli.spec.caching import group_size
+
 Bits = Literal[8, 4]
-
-# As wide as a scale and a minimum in the working dtype are worth; llama.cpp's blocks are 32 too.
-GROUP = 32
-
-
-def group_size(width: int) -> int:
-    """GROUP where it divides the width, else the whole width."""
-    return GROUP if width % GROUP == 0 else width
 
 
 def pack(x: Tensor, bits: Bits) -> tuple[Tensor, Tensor]:

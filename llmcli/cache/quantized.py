@@ -11,9 +11,7 @@ from torch import Tensor
 from llmcli.cache.base import LayerStore
 from llmcli.cache.buffer import Buffer
 from llmcli.cache.packed import Bits, pack, unpack
-
-# Newest tokens kept exact, as KIVI's residual (arXiv 2402.02750); attention is mostly near.
-RECENT = 128
+from llmcli.spec.caching import RECENT
 
 
 class QuantizedStore(LayerStore):

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from llmcli.cache.base import LayerStore, Slot, Turn
-from llmcli.cache.buffer import GROWTH_STEP, Buffer
+from llmcli.cache.buffer import Buffer
 from llmcli.cache.fixed import Fixed
+from llmcli.spec import GROWTH_STEP
 
 
 class RingStore(LayerStore):

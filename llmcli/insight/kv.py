@@ -1,24 +1,28 @@
 """The cache view: what keys and values cost, and what other designs of the same size would.
 
-Needs no torch but for the kinds of caches: the sizes are those of cache/, which a test compares.
+The sizes are those of cache/, which a test compares.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from llmcli.insight.facts import Facts
 from llmcli.insight.ranges import alike, written
 from llmcli.plurals import counted
-from llmcli.spec import DecoderSpec, LayerSpec, kv_bytes_per_layer, kv_bytes_per_token, state_bytes
+from llmcli.spec import (
+    GROWTH_STEP,
+    CacheKind,
+    DecoderSpec,
+    LayerSpec,
+    kv_bytes_per_layer,
+    kv_bytes_per_token,
+    state_bytes,
+)
+from llmcli.spec import cache_size as sizes
 
-if TYPE_CHECKING:
-    from llmcli.cache import CacheKind
-
-# How cache/buffer.py grows, and how a prompt goes through generation/stepper.py; both tested.
-GROWTH_STEP = 256
+# How a prompt goes through generation/stepper.py; tested.
 PREFILL_CHUNK = 512
 
 
@@ -127,9 +131,7 @@ class _Size:
         if layer.mixer == "gated_delta":
             return 0
         if layer.window is None and (self.kind == "quantized-8" or self.kind == "quantized-4"):
-            from llmcli.cache.size import packed_token_bytes
-
-            return packed_token_bytes(spec, self.kind, self.element)
+            return sizes.packed_token_bytes(spec, self.kind, self.element)
         return kv_bytes_per_layer(spec, self.element)
 
     def tokens(self, spec: DecoderSpec) -> int:
@@ -142,12 +144,10 @@ class _Size:
 
 
 def kind_bytes(spec: DecoderSpec, kind: CacheKind, length: int, element: int) -> int:
-    """What a cache of this kind takes for a prompt of `length` tokens. Imports torch."""
-    from llmcli.cache.size import cache_bytes as sized
-
+    """What a cache of this kind takes for a prompt of `length` tokens."""
     whole, rest = divmod(length, PREFILL_CHUNK)
     pieces = [PREFILL_CHUNK] * whole + [rest] * (rest > 0)
-    return sized(kind, spec, pieces, element_bytes=element, planned=length)
+    return sizes.cache_bytes(kind, spec, pieces, element_bytes=element, planned=length)
 
 
 def cache_bytes(spec: DecoderSpec, length: int, element: int) -> int:

@@ -3,6 +3,7 @@
 Must not know torch, files or families: a spec can be built, compared and counted anywhere.
 """
 
+from llmcli.spec.caching import GROWTH_STEP, LOSSY, CacheKind, default_kind
 from llmcli.spec.decoder import (
     Activation,
     Alibi,
@@ -46,9 +47,12 @@ from llmcli.spec.rope import (
 )
 
 __all__ = [
+    "GROWTH_STEP",
     "INT4_GROUP",
+    "LOSSY",
     "Activation",
     "Alibi",
+    "CacheKind",
     "DecoderSpec",
     "DynamicScaling",
     "Experts",
@@ -72,6 +76,7 @@ __all__ = [
     "SpecError",
     "YarnScaling",
     "count_parameters",
+    "default_kind",
     "int8_group",
     "kv_bytes_per_layer",
     "kv_bytes_per_token",

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from llmcli.cache import KVCache, QuantizedStore, make_cache
-from llmcli.cache.packed import Bits, group_size, pack, unpack
+from llmcli.cache.packed import Bits, pack, unpack
 from llmcli.generation.stepper import Stepper
 from llmcli.model import Decoder
+from llmcli.spec.caching import group_size
 from tests.cache.poison import POISONERS
 from tests.tiny import random_decoder, tiny_spec
 

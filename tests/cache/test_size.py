@@ -7,7 +7,7 @@ from typing import get_args
 import torch
 
 from llmcli.cache import CacheKind, make_cache
-from llmcli.cache.size import cache_bytes
+from llmcli.spec.cache_size import cache_bytes
 from tests.families.turns import in_turns
 from tests.insight.decoders import decoder_of, ids_for
 from tests.oracle import Row

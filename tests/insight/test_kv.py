@@ -7,7 +7,7 @@ import torch
 
 from llmcli.cache import CacheKind, StateStore, make_cache
 from llmcli.insight.facts import Facts
-from llmcli.insight.kv import GROWTH_STEP, PREFILL_CHUNK, cache_bytes, cache_sizes, kind_bytes
+from llmcli.insight.kv import PREFILL_CHUNK, cache_bytes, cache_sizes, kind_bytes
 from llmcli.insight.presets import preset_facts
 from llmcli.insight.visibility import masks_of, visible
 from llmcli.model import Decoder
@@ -46,10 +46,8 @@ def test_sizes_are_those_of_a_real_cache(row: Row, dtype: torch.dtype) -> None:
 
 
 def test_the_steps_are_those_of_cache_and_stepper() -> None:
-    from llmcli.cache import buffer
     from llmcli.generation import stepper
 
-    assert buffer.GROWTH_STEP == GROWTH_STEP
     assert stepper.PREFILL_CHUNK == PREFILL_CHUNK
 
 

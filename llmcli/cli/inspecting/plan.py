@@ -15,6 +15,7 @@ from llmcli.insight.bounds import check_between
 from llmcli.insight.holding import AS_STORED, Computing, stored_dtype
 from llmcli.insight.memory_plan import Machine, MemoryPlan, plan_memory
 from llmcli.plurals import counted
+from llmcli.spec import default_kind
 
 _USUAL = 4096
 
@@ -27,8 +28,6 @@ def _compute(subject: Subject, asked: Asked) -> MemoryPlan:
     quantize = subject.loading.quantize
     refuse_quantizing(subject.facts.config, quantize, subject.facts.name)
     machine = _machine(subject)
-    from llmcli.cache import default_kind
-
     kind = subject.loading.cache_kind
     return plan_memory(
         subject.facts,

@@ -25,10 +25,13 @@ def _compute(subject: Subject, _: Asked) -> TokenTable:
 def _lines(found: TokenTable, width: int | None) -> list[str]:
     count = len(found.tokens)
     source = "the chat template's text" if found.template else "the text"
-    about = (
-        f"{counted(count, 'token')} for {counted(found.text_bytes, 'byte')} of {source}: "
-        f"{found.bytes_per_token:.2f} bytes a token"
-    )
+    if found.text_bytes:
+        about = (
+            f"{counted(count, 'token')} for {counted(found.text_bytes, 'byte')} of {source}: "
+            f"{found.bytes_per_token:.2f} bytes a token"
+        )
+    else:
+        about = f"The text is empty; in front of every text stands {counted(count, 'token')}"
     about += f", {found.specials} special" * bool(found.specials)
     about += f", {found.unknown} unknown" * bool(found.unknown)
     about += f". Vocabulary {found.vocabulary:,}, context {found.context:,}."

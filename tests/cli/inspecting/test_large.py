@@ -83,9 +83,17 @@ print(json.dumps(facts), file=sys.stderr)
 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="counts reads as Linux does")
-@pytest.mark.parametrize("view", ["summary", "tree", "params", "cache", "masks", "check"])
-def test_only_headers_are_read(large: Path, view: str) -> None:
-    args = ["inspect-layers", "-m", str(large), "--view", view]
+@pytest.mark.parametrize(
+    "given",
+    [
+        *("summary", "tree", "params", "cache", "masks", "check"),
+        *(f"cache --cache {kind}" for kind in ("growing", "ring", "static", "offloaded")),
+        *("cache --cache quantized-8", "cache --cache quantized-4"),
+    ],
+)
+def test_only_headers_are_read(large: Path, given: str) -> None:
+    view, *more = given.split()
+    args = ["inspect-layers", "-m", str(large), "--view", view, *more]
     done = subprocess.run(
         [sys.executable, "-c", READS, *args], capture_output=True, text=True, check=True
     )

@@ -146,6 +146,16 @@ def test_out_of_range(invoke: Invoke, args: list[str], told: str) -> None:
     assert told in done.err
 
 
+def test_an_empty_text_is_said_to_be_one(invoke: Invoke) -> None:
+    done = invoke("inspect-layers", "-m", "stories260k", "--view", "tokens", "")
+    assert done.code == 0
+    told = "The text is empty; in front of every text stands 1 token, 1 special."
+    assert done.out.startswith(told)
+    bare = invoke("inspect-layers", "-m", "stories260k", "--view", "tokens", "", "--no-bos")
+    assert (bare.code, bare.out) == (1, "")
+    assert "the prompt is empty" in bare.err
+
+
 def test_a_config_that_is_not_there_is_named_as_typed(invoke: Invoke) -> None:
     done = invoke("inspect-layers", "--config", "no/such.json")
     assert (done.code, done.out) == (2, "")

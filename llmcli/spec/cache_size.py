@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from llmcli.cache.buffer import GROWTH_STEP
-from llmcli.cache.make import CacheKind
-from llmcli.cache.packed import group_size
-from llmcli.cache.quantized import RECENT
-from llmcli.spec import DecoderSpec, kv_bytes_per_layer, kv_shape, state_bytes
+from llmcli.spec.caching import GROWTH_STEP, RECENT, CacheKind, group_size
+from llmcli.spec.decoder import DecoderSpec
+from llmcli.spec.kept import kv_bytes_per_layer, kv_shape, state_bytes
 
 
 def cache_bytes(
