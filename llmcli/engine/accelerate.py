@@ -1,4 +1,6 @@
-"""Whether a decoder's steps run in compiled kernels, and why not where they do not."""
+"""What a decoder's steps run in: compiled kernels on a CPU, recorded graphs on CUDA, or plain torch
+and why.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,12 @@ from typing import Literal
 
 import torch
 
-from llmcli.errors import UsageError
+from llmcli.engine.captures import capture
+from llmcli.errors import LlmcliError, UsageError
 from llmcli.kernels.code import missing
 from llmcli.kernels.team import Team
 from llmcli.model import Decoder
+from llmcli.model.captured import CudaGraphs, Record, uncapturable
 from llmcli.model.fused import obstacle
 from llmcli.model.linear import Weighted
 from llmcli.plurals import counted
@@ -30,11 +34,15 @@ def start_kernels(
     dtype: torch.dtype,
     *,
     on_compile: Callable[[], None] | None = None,
-) -> Team | str:
-    """The threads that will run the kernels, which are being imported; or why there are none.
+) -> Team | Record | str:
+    """The threads that will run the kernels, which are being imported, or what records steps on
+    CUDA; or why there are none.
 
     Raises UsageError where they are asked for and cannot be had.
     """
+    if device.type == "cuda":
+        why = _settle(choice, uncapturable(spec))
+        return why or CudaGraphs(device)
     why = why_none(choice, spec, device, dtype)
     return why or Team(torch.get_num_threads(), on_compile=on_compile)
 
@@ -43,21 +51,26 @@ def why_none(
     choice: KernelChoice, spec: DecoderSpec, device: torch.device, dtype: torch.dtype
 ) -> str | None:
     """Why there would be no kernels; None where there would be. Raises as `start_kernels`."""
-    why = _refusal(device, dtype)
-    if choice == "on" and why:
-        raise UsageError(f"--kernels on cannot be had: {why}", hint="leave --kernels out")
-    if choice == "off":
-        return "switched off"
+    why = _settle(choice, _refusal(device, dtype))
     if choice == "auto" and not why and count_parameters(spec) < _LEAST_PARAMETERS:
         why = "the model is small"
     return why
 
 
-def accelerate(decoder: Decoder, team: Team | str) -> str:
-    """Let the decoder use the team; says what its steps of one token run in."""
+def accelerate(decoder: Decoder, team: Team | Record | str, *, required: bool = False) -> str:
+    """Let the decoder use the team; says what its steps of one token run in.
+
+    Raises LlmcliError where recorded steps are `required` and turn out to be impossible.
+    """
     held = _held(decoder)
+    packed = f", weights {held}" if "packed" in held else ""
     if isinstance(team, str):
-        return f"torch ({team}){', weights ' + held if 'packed' in held else ''}"
+        return f"torch ({team}){packed}"
+    if not isinstance(team, Team):
+        why = capture(decoder, team)
+        if why and required:
+            raise LlmcliError(f"--kernels on cannot be had: {why}", hint="leave --kernels out")
+        return (f"torch ({why})" if why else "torch, recorded as CUDA graphs") + packed
     decoder.accelerate(team)
     where = f"{counted(team.size, 'thread')}, weights {held}"
     if decoder.fused:
@@ -75,6 +88,13 @@ def _held(decoder: Decoder) -> str:
     # Routers and tables of positions are never worth a word.
     most = sum(sizes.values()) / 100
     return " and ".join(name for name, size in sizes.most_common() if size > most)
+
+
+def _settle(choice: KernelChoice, why: str | None) -> str | None:
+    """Why there are none, in view of what was asked for."""
+    if choice == "on" and why:
+        raise UsageError(f"--kernels on cannot be had: {why}", hint="leave --kernels out")
+    return "switched off" if choice == "off" else why
 
 
 def _refusal(device: torch.device, dtype: torch.dtype) -> str | None:

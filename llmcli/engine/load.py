@@ -112,7 +112,7 @@ def load_decoder(
         made = put_together(counted, parameter_shapes(spec))
         held = packed_parameters(made, kinds, device=where)
         decoder = Decoder.filled(spec, held, dtype=kind)
-    path = accelerate(decoder.eval(), team)
+    path = accelerate(decoder.eval(), team, required=kernels == "on")
     return Loaded(
         decoder,
         proved.family,

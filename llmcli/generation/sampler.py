@@ -31,7 +31,7 @@ class Sampler:
 
     def draw(self, logits: Tensor) -> Tensor:
         """Ids [B] from logits [B,V]; an id cut to -inf is never drawn."""
-        return invert(logits, self.uniform(logits.shape[0]).to(logits.device))
+        return invert(logits, self.uniform(logits.shape[0]))
 
     def uniform(self, rows: int = 1) -> Tensor:
         """Numbers [rows,1] in [0, 1), float64 on the CPU."""
@@ -75,14 +75,16 @@ def make_sampler(params: SamplingParams, recorder: Recorder | None = None) -> Sa
 
 
 def invert(logits: Tensor, uniform: Tensor) -> Tensor:
-    """The ids [B] at which the cumulative probability first exceeds uniform [B,1].
+    """The ids [B] at which the cumulative probability first exceeds uniform [B,1], on the CPU.
 
     Of a row that is not finite, some id: it is for the caller to refuse such a row.
     """
     wide = torch.float32 if logits.device.type == "mps" else torch.float64
     cumulative = logits.softmax(-1, dtype=wide).cumsum(-1)
+    # A lone number goes along with the call: a copy would wait for all that the device has to do.
+    drawn = uniform.item() if uniform.numel() == 1 else uniform.to(logits.device, wide)
     # Scaled by the total, so that rounding can leave no gap at the upper end.
-    point = uniform.to(wide) * cumulative[:, -1:]
+    point = cumulative[:, -1:] * drawn
     first = torch.searchsorted(cumulative, point, right=True)
     last = torch.searchsorted(cumulative, cumulative[:, -1:].contiguous(), right=False)
     return torch.minimum(first, last)[:, 0].clamp(max=logits.shape[-1] - 1)

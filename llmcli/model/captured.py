@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import is_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -50,17 +50,18 @@ class CudaGraphs:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._pool = torch.cuda.graph_pool_handle()
+        self._pool: Any = None
 
     def __call__(self, work: Work) -> Work:
         """The work must have run once before, so that nothing is set up while recording."""
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
-        with (
-            torch.cuda.device(self._device),
-            torch.cuda.graph(graph, pool=self._pool, stream=self._stream),
-        ):
-            out = work()
+        with torch.cuda.device(self._device):
+            # A stream of this device: the one that torch keeps may belong to another.
+            stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            with torch.cuda.graph(graph, pool=self._pool, stream=stream):
+                out = work()
 
         def play() -> Tensor:
             graph.replay()

@@ -48,8 +48,8 @@ def test_a_large_decoder_on_a_cpu_gets_kernels_and_a_small_one_does_not() -> Non
 def test_other_devices_and_dtypes_and_a_missing_numba_are_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    cuda = torch.device("cuda")
-    assert start_kernels("auto", SPEC, cuda, torch.float32) == "the device is cuda"
+    mps = torch.device("mps")
+    assert start_kernels("auto", SPEC, mps, torch.float32) == "the device is mps"
     assert start_kernels("auto", SPEC, CPU, torch.bfloat16) == "it computes in bfloat16"
     monkeypatch.setattr(accelerate, "missing", lambda: "numba is not installed")
     assert start_kernels("auto", SPEC, CPU, torch.float32) == "numba is not installed"

@@ -56,7 +56,7 @@ Kernels = Annotated[
     value_option(
         "--kernels",
         metavar="auto|on|off",
-        help="Steps on a CPU in compiled kernels [default: auto, not for small models].",
+        help="Steps in compiled kernels (CPU) or recorded (CUDA) [default: auto].",
         panel=MACHINE,
         parser=one_of("--kernels", KernelsChoice),
     ),

@@ -35,4 +35,5 @@ def scored(
     facts = torch.stack((chosen.double(), logprob.double(), whole.double()))
     id_, logprob_, sum_ = facts[:, 0].tolist()
     check_finite(sum_, stepper, step)
-    return Token(int(id_), logprob_, likeliest(logits - total[:, None], top))
+    best = likeliest(logits - total[:, None], top) if top else ()
+    return Token(int(id_), logprob_, best)

@@ -173,4 +173,4 @@ def _decide(logits: Tensor, guess: Guess | None, sampler: Sampler | None) -> tup
     if sampler.uniform().item() * q[guess.id].item() < p[guess.id].item():
         return guess.id, True
     rest = (p - q).clamp(min=0)
-    return int(invert(rest.log()[None], sampler.uniform().to(rest.device))), False
+    return int(invert(rest.log()[None], sampler.uniform())), False
