@@ -99,8 +99,12 @@ def write_gguf(
     kinds: Sequence[str] = ("F32",),
     arch: str = "llama",
     extra: Mapping[str, Any] | None = None,
+    drawn: bool = False,
 ) -> Path:
-    """Write a GGUF file; matrices take the quantisations of `kinds` in turn."""
+    """Write a GGUF file; matrices take the quantisations of `kinds` in turn.
+
+    With `drawn` their blocks are bytes of any value.
+    """
     shape, vocab = shape or Shape(), vocab or byte_vocab()
     tensors = random_tensors(shape) if tensors is None else tensors
     writer = gguf.GGUFWriter(path, arch)
@@ -115,8 +119,10 @@ def write_gguf(
             kind = gguf.GGMLQuantizationType[kinds[matrices % len(kinds)]]
             matrices += 1
         # The library cannot quantise to every kind that it reads.
-        drawn = kind == gguf.GGMLQuantizationType.Q6_K
-        data = random_blocks(kind.name, *values.shape) if drawn else gguf.quantize(values, kind)
+        if values.ndim == 2 and (drawn or kind == gguf.GGMLQuantizationType.Q6_K):
+            data = random_blocks(kind.name, *values.shape, seed=matrices)
+        else:
+            data = gguf.quantize(values, kind)
         writer.add_tensor(name, data, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -14,7 +14,9 @@ from torch import Tensor
 
 from llmcli.acquire.gguf_import import convert
 from llmcli.acquire.progress import Silent
+from llmcli.cache import make_cache
 from llmcli.checkpoint.directory import ModelDir
+from llmcli.engine.accelerate import KernelChoice
 from llmcli.engine.kept_blocks import KeptBlocks, convert_kept
 from llmcli.engine.load import load_decoder
 from llmcli.errors import CheckpointError, UsageError
@@ -94,6 +96,32 @@ def test_llama(tmp_path: Path, shape: Shape, kinds: list[str]) -> None:
     assert not found.plain
     form = json.loads((tmp_path / "kept/config.json").read_text())["llmcli_quantization"]
     assert form["bits"] == (4 if kinds[0] in FOUR_BITS else 8)
+
+
+@pytest.mark.parametrize("kind", ["Q8_0", "Q6_K", "Q5_0", "Q4_0", "Q4_1"])
+@pytest.mark.parametrize("tokens", [1, 3, 40])
+def test_kernels_read_kept_blocks(tmp_path: Path, kind: str, tokens: int) -> None:
+    """Bytes of any value: codes of -128, scales below zero, minima above it."""
+    write_gguf(tmp_path / "m.gguf", shape=Shape(hidden=256, inner=512), kinds=[kind], drawn=True)
+    _kept(tmp_path)
+    _blown_up(tmp_path)
+    kept, plain = (
+        _stepped(tmp_path / name, choice, tokens)
+        for name, choice in (("kept", "on"), ("plain", "off"))
+    )
+    assert plain.std() > 0.3
+    torch.testing.assert_close(kept, plain, atol=1e-4 * float(plain.std()), rtol=1e-4)
+
+
+def _stepped(folder: Path, choice: KernelChoice, tokens: int) -> Tensor:
+    """Logits [T + 1,V] of so many tokens at once and of one more behind them."""
+    decoder = load_decoder(ModelDir.open(folder), device="cpu", kernels=choice).decoder
+    assert decoder.fused == (choice == "on")
+    cache = make_cache("growing", decoder.spec, planned=tokens + 1)
+    ids = torch.arange(tokens)[None] * 7 % 288
+    with torch.inference_mode():
+        pieces = [decoder(one, cache, last_only=False)[0] for one in (ids, ids[:, :1])]
+    return torch.cat(pieces)
 
 
 def test_what_cannot_be_kept_becomes_floats_beside_it(tmp_path: Path) -> None:
@@ -204,7 +232,8 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
 def test_a_bad_block_leaves_nothing(tmp_path: Path) -> None:
     tensors = random_tensors(Shape())
     tensors["blk.1.ffn_up.weight"][0, :2] = [2e6, -2e6]
-    write_gguf(tmp_path / "m.gguf", kinds=["Q4_0"], tensors=tensors)
-    with np.errstate(over="ignore"), pytest.raises(CheckpointError, match=r"blk\.1\.ffn_up"):
+    with np.errstate(over="ignore"):
+        write_gguf(tmp_path / "m.gguf", kinds=["Q4_0"], tensors=tensors)
+    with pytest.raises(CheckpointError, match=r"blk\.1\.ffn_up"):
         _kept(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["m.gguf"]
