@@ -20,11 +20,11 @@ from llmcli.engine.load import Loaded, OnProgress, load_decoder
 from llmcli.engine.options import GenerateOptions, LoadOptions
 from llmcli.engine.overflow import effective_context
 from llmcli.engine.prompt import Prompt, PromptRequest
-from llmcli.engine.reader import Reader
+from llmcli.engine.reader import Reader, check_vocabulary
 from llmcli.engine.session import Session
 from llmcli.engine.settings import Settings, resolve_settings
 from llmcli.engine.token_names import TokenNames
-from llmcli.errors import CheckpointError, UsageError
+from llmcli.errors import UsageError
 from llmcli.text.detokenizer import hidden_ids
 from llmcli.text.matcher import Vocabulary, make_vocabulary
 from llmcli.text.stop_ids import StopId, collect_stop_ids
@@ -44,7 +44,7 @@ class Engine:
         start = time.perf_counter()
         self.loaded = load()
         self.load_seconds = time.perf_counter() - start
-        self._check_vocabulary()
+        check_vocabulary(self.loaded.spec, self.tokenizer)
 
     @classmethod
     def load(
@@ -133,11 +133,3 @@ class Engine:
         With a session its cache is used and `options.cache` is not read.
         """
         return begin(self, prompt, options, session=session, on_prefill=on_prefill)
-
-    def _check_vocabulary(self) -> None:
-        rows, highest = self.loaded.spec.vocab_size, self.tokenizer.vocab_size
-        if highest > rows:
-            raise CheckpointError(
-                f"the tokenizer has ids up to {highest - 1}, the embedding only {rows} rows",
-                hint="tokenizer and weights are of different models; fetch both again",
-            )

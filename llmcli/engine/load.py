@@ -20,6 +20,7 @@ from llmcli.engine.proved import prove_folder
 from llmcli.kernels.team import Team
 from llmcli.model import Decoder
 from llmcli.spec import (
+    INT4_GROUP,
     DecoderSpec,
     PackingKind,
     matrices,
@@ -70,14 +71,17 @@ def load_decoder(
     dtype: DtypeName = "auto",
     kernels: KernelChoice = "off",
     quantize: PackingKind | None = None,
+    group: int = INT4_GROUP,
+    as_stored: bool = False,
     on_progress: OnProgress | None = None,
     on_compile: Callable[[], None] | None = None,
 ) -> Loaded:
     """Read, prove and fill. Peak memory is the decoder's own size plus one tensor.
 
-    Where kernels run and the dtype is left to us, the matrices of a 16-bit file stay as they are.
-    With `quantize` matrices are packed as they are read. `on_compile` is called if kernels have
-    to be compiled for this machine first.
+    Where kernels run and the dtype is left to us, the matrices of a 16-bit file stay as they are,
+    and so they do with `as_stored`. With `quantize` matrices are packed as they are read, for int4
+    in groups of `group`. `on_compile` is called if kernels have to be compiled for this machine
+    first.
 
     Raises CheckpointError or UnsupportedError before any weight is read where config and
     headers do not fit, UsageError where `quantize` is asked of a quantised checkpoint.
@@ -99,7 +103,7 @@ def load_decoder(
         kinds = packing(spec, quantize) if quantize else {}
         team = start_kernels(kernels, spec, where, kind, on_compile=on_compile)
         # Without kernels every step would make floats of them again.
-        stays = isinstance(team, Team) and dtype == "auto"
+        stays = as_stored or (isinstance(team, Team) and dtype == "auto")
         parameters = files.parameters(
             plan,
             dtype=kind,
@@ -110,7 +114,7 @@ def load_decoder(
         )
         counted = _counted(parameters, plan, on_progress)
         made = put_together(counted, parameter_shapes(spec))
-        held = packed_parameters(made, kinds, device=where)
+        held = packed_parameters(made, kinds, device=where, group=group)
         decoder = Decoder.filled(spec, held, dtype=kind)
     path = accelerate(decoder.eval(), team, required=kernels == "on")
     return Loaded(

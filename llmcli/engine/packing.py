@@ -20,6 +20,7 @@ def packed_parameters(
     kinds: Mapping[str, PackingKind],
     *,
     device: torch.device,
+    group: int = INT4_GROUP,
 ) -> Iterator[tuple[str, Tensor | Packed]]:
     """Those that `kinds` names are packed and put on `device`; the others are passed on.
 
@@ -30,7 +31,7 @@ def packed_parameters(
         if kind is None or isinstance(tensor, Packed):
             yield name, tensor
         else:
-            yield name, packed(name, tensor, kind).to(device)
+            yield name, packed(name, tensor, kind, group=group).to(device)
 
 
 def packed(name: str, tensor: Tensor, kind: PackingKind, *, group: int = INT4_GROUP) -> Packed:

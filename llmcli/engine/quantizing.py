@@ -65,22 +65,51 @@ def quantize(
     directory = ModelDir.open(source.path)
     with TensorFiles() as files:
         proved = prove_folder(directory, files)
-        if proved.form is not None:
-            raise UsageError(
-                f"{printable(source.name)} is quantised already, to {proved.form.bits} bits",
-                hint="quantise the original",
-            )
+        refuse_packed(proved, source.name)
         maker = _Maker(proved, files, kind, group)
-        shards = plan_shards(maker.parts(), most_bytes=most_bytes)
-        before, after = maker.stored_bytes, sum(shard.nbytes for shard in shards)
+        shards = plan_shards(_parts(proved, kind, group), most_bytes=most_bytes)
+        before, after = stored_bytes(proved), sum(shard.nbytes for shard in shards)
         require_room(out, after)
         with disk_faults(out, after):
             _write(source, out, directory, maker, shards, progress)
     return Quantized(before, after)
 
 
+def refuse_packed(proved: Proved, name: str) -> None:
+    """Raise UsageError for a checkpoint that is quantised already."""
+    if proved.form is not None:
+        raise UsageError(
+            f"{printable(name)} is quantised already, to {proved.form.bits} bits",
+            hint="quantise the original",
+        )
+
+
+def stored_bytes(proved: Proved) -> int:
+    """Of all tensors that the parameters are made of."""
+    sources = {one.name: one for item in proved.plan.assignments for one in item.sources}
+    return sum(one.nbytes for one in sources.values())
+
+
+def packed_bytes(proved: Proved, kind: PackingKind, group: int) -> int:
+    """Of all tensors that `quantize` would write."""
+    shards = plan_shards(_parts(proved, kind, group), most_bytes=MOST_BYTES)
+    return sum(shard.nbytes for shard in shards)
+
+
+def _parts(proved: Proved, kind: PackingKind, group: int) -> Iterator[Parts]:
+    """Dtypes and shapes of what is to be stored, a parameter at a time."""
+    kinds = packing(proved.spec, kind)
+    for item in proved.plan.assignments:
+        held = kinds.get(item.target)
+        if held is None:
+            yield {item.target: (item.source.dtype, item.shape)}
+            continue
+        parts = packed_parts(item.shape, held, group=group)
+        yield {f"{item.target}.{name}": part for name, part in parts.items()}
+
+
 class _Maker:
-    """What is to be stored of every parameter, and the tensors themselves when it is time."""
+    """The tensors to be stored, of every parameter."""
 
     def __init__(self, proved: Proved, files: TensorFiles, kind: PackingKind, group: int) -> None:
         self.proved, self._files, self._group = proved, files, group
@@ -92,24 +121,8 @@ class _Maker:
             separate_head=proved.separate_head,
         )
 
-    @property
-    def stored_bytes(self) -> int:
-        """Of all tensors that the parameters are made of."""
-        sources = {one.name: one for item in self.proved.plan.assignments for one in item.sources}
-        return sum(one.nbytes for one in sources.values())
-
-    def parts(self) -> Iterator[Parts]:
-        """Dtypes and shapes, a parameter at a time."""
-        for item in self.proved.plan.assignments:
-            kind = self._packed.get(item.target)
-            if kind is None:
-                yield {item.target: (item.source.dtype, item.shape)}
-                continue
-            parts = packed_parts(item.shape, kind, group=self._group)
-            yield {f"{item.target}.{name}": part for name, part in parts.items()}
-
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """Under the names of `parts`. Raises CheckpointError for numbers that are not finite."""
+        """Under the names of `_parts`. Raises CheckpointError for numbers that are not finite."""
         plan = self.proved.plan
         every = frozenset(item.target for item in plan.assignments)
         # Nothing is wider than this, so that all keep the dtype that they are stored in.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from llmcli.engine.prompt import Prompt, PromptRequest, build_prompt
-from llmcli.errors import GenerationError, TemplateError, UsageError
+from llmcli.errors import CheckpointError, GenerationError, TemplateError, UsageError
 from llmcli.plurals import counted
+from llmcli.spec import DecoderSpec
 from llmcli.text.chat_template import ChatTemplate, find_template, read_template
 from llmcli.text.tokenizer import Tokenizer
 
@@ -48,6 +49,16 @@ class Reader:
                 hint=f"shorten {what} by at least {counted(over, 'token')}",
             )
         return prompt
+
+
+def check_vocabulary(spec: DecoderSpec, tokenizer: Tokenizer) -> None:
+    """Raise CheckpointError where the tokenizer has ids that the embedding has no row for."""
+    if tokenizer.vocab_size > spec.vocab_size:
+        raise CheckpointError(
+            f"the tokenizer has ids up to {tokenizer.vocab_size - 1}, "
+            f"the embedding only {spec.vocab_size} rows",
+            hint="tokenizer and weights are of different models; fetch both again",
+        )
 
 
 def _given_template(path: Path) -> ChatTemplate:

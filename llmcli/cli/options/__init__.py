@@ -20,6 +20,8 @@ from llmcli.cli.options.folders import (
     QuantizeBits,
     QuantizeOut,
     QuantizeSource,
+    ReportForm,
+    Reporting,
     Revision,
 )
 from llmcli.cli.options.loading import (
@@ -87,6 +89,8 @@ __all__ = [
     "QuantizeSource",
     "RawOutput",
     "Receipt",
+    "ReportForm",
+    "Reporting",
     "Revision",
     "StrategyChoice",
     "System",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,6 +12,10 @@ from llmcli.cli.options.making import flag, one_of, value_option, whole_parser
 
 StoredDtype = Literal["float16", "bfloat16", "float32"]
 BitsChoice = Literal["8", "4"]
+ReportForm = Literal["table", "markdown", "csv", "json"]
+
+REPORT = "What it costs"
+
 GgufFile = Annotated[Path, typer.Argument(metavar="FILE", help="A GGUF file.", show_default=False)]
 OutDir = Annotated[
     Path, typer.Argument(metavar="OUT_DIR", help="A new folder.", show_default=False)
@@ -42,7 +47,12 @@ QuantizeSource = Annotated[
     ),
 ]
 QuantizeOut = Annotated[
-    Path, typer.Argument(metavar="OUT", help="A new folder.", show_default=False)
+    Path | None,
+    typer.Argument(
+        metavar="OUT",
+        help="A new folder; left out, --report measures and nothing is written.",
+        show_default=False,
+    ),
 ]
 QuantizeBits = Annotated[
     BitsChoice | None,
@@ -62,6 +72,35 @@ GroupSize = Annotated[
         parser=whole_parser("--group-size"),
     ),
 ]
+_Report = Annotated[
+    bool,
+    flag(
+        "--report",
+        help="Measure what it costs against float32 on a text: KL divergence and perplexity. "
+        "Without OUT and --bits both ways side by side.",
+        panel=REPORT,
+    ),
+]
+_ReportText = Annotated[
+    Path | None,
+    value_option(
+        "--text",
+        metavar="FILE",
+        help="The text of --report, or - for standard input [default: some 500 words of English "
+        "that are built in].",
+        panel=REPORT,
+    ),
+]
+_ReportOutput = Annotated[
+    ReportForm | None,
+    value_option(
+        "--output",
+        metavar="FORM",
+        help="table, markdown, csv or json [default: table].",
+        panel=REPORT,
+        parser=one_of("--output", ReportForm),
+    ),
+]
 PullName = Annotated[
     str,
     typer.Argument(
@@ -72,3 +111,12 @@ Revision = Annotated[
     str | None, value_option("--revision", metavar="REV", help="A hub branch, tag or commit.")
 ]
 Force = Annotated[bool, flag("--force", help="Fetch it again although it is here.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reporting:
+    """Whether quantize reports what the packing costs, on which text, in which form."""
+
+    report: _Report = False
+    text: _ReportText = None
+    output: _ReportOutput = None
