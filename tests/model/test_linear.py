@@ -105,7 +105,7 @@ def test_searched_scales_are_closer_than_those_of_the_range_alone() -> None:
     low, high = (getattr(_groups(weight, 32), end)(-1, keepdim=True) for end in ("amin", "amax"))
     plain = ((_groups(weight, 32) - low) / (high - low) * 15).round() * (high - low) / 15 + low
     least = (plain.flatten(1) - weight).square().sum()
-    assert (pack_int4(weight).unpacked() - weight).square().sum() < 0.9 * least
+    assert (pack_int4(weight).unpacked() - weight).square().sum() < 0.86 * least
     largest = _groups(weight, 32).abs().amax(-1, keepdim=True) / 127
     plain = (_groups(weight, 32) / largest).round() * largest
     least = (plain.flatten(1) - weight).square().sum()
