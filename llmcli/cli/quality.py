@@ -55,7 +55,7 @@ class QualityReport:
                 f"give a text of {FEW_TOKENS} or more"
             )
 
-    def print(
+    def show(
         self,
         kinds: Sequence[PackingKind],
         form: ReportForm,
@@ -73,7 +73,7 @@ class QualityReport:
                 raise
             interrupts.acknowledge()
             terminal.note(f"broken off: {kinds[len(done)]} was not measured")
-        self._print(done, form, folder)
+        self._write(done, form, folder)
         return 0 if len(done) == len(kinds) else interrupts.INTERRUPTED
 
     def _measure(self, kind: PackingKind, group: int, folder: Path | None) -> Measured:
@@ -85,7 +85,7 @@ class QualityReport:
                 on_progress=lambda done, total, what: bar(done, total, what),
             )
 
-    def _print(self, done: Sequence[Measured], form: ReportForm, folder: Path | None) -> None:
+    def _write(self, done: Sequence[Measured], form: ReportForm, folder: Path | None) -> None:
         page = Page(
             model=self._model,
             text=self._named,

@@ -47,7 +47,7 @@ def quantize(
     if report is not None:
         if out is not None:
             terminal.note(f"wrote {out}")
-        return report.print(kinds, reporting.output or "table", group=group, folder=out)
+        return report.show(kinds, reporting.output or "table", group=group, folder=out)
     answer = terminal.Answer()
     answer.write(str(out))
     answer.end()
