@@ -27,6 +27,7 @@ from llmcli.kernels.vectors import (
     dot_int4_32,
     dot_int8,
     dot_int8_8,
+    dot_int8_16,
     dot_int8_32,
 )
 from llmcli.kernels.words import (
@@ -91,6 +92,8 @@ def _rows_int8_groups(at, scales, group, x, y, start, stop, columns):
         here, its = at + row * columns, scales + row * groups * 4
         if group == 32:
             y[row] = dot_int8_32(here, its, at_x, groups)
+        elif group == 16:
+            y[row] = dot_int8_16(here, its, at_x, groups)
         elif group == 8:
             y[row] = dot_int8_8(here, its, at_x, groups)
         else:

@@ -24,6 +24,8 @@ KIND, AT, SCALES, MINIMA, GROUP, BIAS, ROWS, COLUMNS, RUN = numbered(9)
 FIELDS = 9
 # So many rows are unpacked before they are multiplied, of so many columns where groups allow it.
 PANEL, RUN_OF_COLUMNS = 32, 768
+# So many tokens of a row attend together, to so many keys at a time.
+TOKENS_TOGETHER, KEYS_TOGETHER = 48, 256
 # Numbers that are worked on together.
 CHUNK = 8
 FLOAT32, FLOAT16, BFLOAT16, INT8, INT8_GROUPS, INT4 = numbered(6)

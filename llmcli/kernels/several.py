@@ -7,9 +7,9 @@ rotation are shared by tokens, attention by tokens and heads. Threads meet eight
 import numpy as np
 
 from llmcli.kernels import layout
+from llmcli.kernels.attention import attend_alone, attend_together
 from llmcli.kernels.layer import (
     add_scaled,
-    attend_head,
     matrix_of,
     normed,
     queries,
@@ -62,38 +62,21 @@ def _remember_each(job, facts, reals, table, place, start, stop):
 
 @inlined
 def _attend_each(job, facts, reals, place, me, team):
-    """This thread's share of all tokens' heads."""
-    each, kv_heads, dim = job[2 * layout.COUNT + 1], facts[layout.KV_HEADS], facts[layout.HEAD_DIM]
-    group = facts[layout.HEADS] // kv_heads
-    start, stop = _part(job[2 * layout.COUNT] * kv_heads, me, team)
-    scores, window = row_of(job, layout.SCORES, me), place[layout.WINDOW]
+    """This thread's share of all tokens' heads: those of a row together, or each by itself."""
+    count, each = job[2 * layout.COUNT], job[2 * layout.COUNT + 1]
+    kv_heads, dim = facts[layout.KV_HEADS], facts[layout.HEAD_DIM]
+    if each >= layout.CHUNK and dim % layout.CHUNK == 0:
+        blocks = (each + layout.TOKENS_TOGETHER - 1) // layout.TOKENS_TOGETHER
+        # Later blocks see more keys, so threads take turns.
+        for unit in range(me, count // each * kv_heads * blocks, team):
+            row, head, block = unit // blocks // kv_heads, unit // blocks % kv_heads, unit % blocks
+            begin = block * layout.TOKENS_TOGETHER
+            end = min(begin + layout.TOKENS_TOGETHER, each)
+            attend_together(job, facts, reals, place, row, head, begin, end, me)
+        return
+    start, stop = _part(count * kv_heads, me, team)
     for unit in range(start, stop):
-        token, head = unit // kv_heads, unit % kv_heads
-        row, later = token // each, token % each
-        first, last = place[layout.FIRST], place[layout.LAST] + later
-        if window:
-            first = max(first, last - window)
-        if job[2 * layout.PADS]:
-            first = max(first, ints(job[2 * layout.PADS], row + 1)[row])
-        out, weights = row_of(job, layout.ATTENDED, token), row_of(job, layout.WEIGHTS, token)
-        attend_head(
-            facts,
-            reals,
-            place,
-            row,
-            head,
-            first,
-            last,
-            row_of(job, layout.QUERIES, token),
-            scores,
-            out,
-            row_of(job, layout.PEAKS, token),
-            weights,
-        )
-        for query in range(head * group, (head + 1) * group):
-            share_ = np.float32(1) / weights[query]
-            for i in range(query * dim, (query + 1) * dim):
-                out[i] *= share_
+        attend_alone(job, facts, reals, place, unit // kv_heads, unit % kv_heads, me)
 
 
 @inlined

@@ -260,7 +260,7 @@ def _unpack(matrix, row, first, count, y):
 
 
 @inlined
-def _times_panel(panel, stride, rows, x, x_stride, count, y, y_stride, chunks):
+def times_panel(panel, stride, rows, x, x_stride, count, y, y_stride, chunks):
     """y [count, rows] += x times the panel's rows. Addresses, and bytes from row to row."""
     apart()
     whole = rows // TALL * TALL
@@ -310,7 +310,7 @@ def rows_times_each(matrix, count, x, x_width, room, y, y_width, start, stop):
             width = min(run, columns - first)
             for row in range(rows):
                 _unpack(matrix, begin + row, first, width, room[row * run :])
-            _times_panel(
+            times_panel(
                 room.ctypes.data,
                 run * 4,
                 rows,

@@ -170,6 +170,52 @@ def mix_four(_typing, out, rows, stride, weights, chunks):
     return types.none(*(types.int64,) * 5), generate
 
 
+def _mix(tall, chunks):
+    """An intrinsic: out[j] += sum over s of weights[j, s] rows[s], for j < tall.
+
+    Of each row `chunks` times LANES floats. Addresses; strides are bytes from row to row.
+    """
+
+    @intrinsic
+    def mix(_typing, weights, weight_stride, rows, row_stride, count, out, out_stride):
+        def generate(context, builder, _signature, args):
+            weights, weight_stride, rows, row_stride, count, out, out_stride = args
+
+            def starts(first, stride):
+                at = [builder.add(first, builder.mul(stride, I64(j))) for j in range(tall)]
+                return [builder.inttoptr(one, F32.as_pointer()) for one in at]
+
+            outs, weights = starts(out, out_stride), starts(weights, weight_stride)
+            columns = [I64(chunk * LANES) for chunk in range(chunks)]
+            sums = [[cgutils.alloca_once(builder, FLOATS) for _ in columns] for _ in outs]
+            for one, own in zip(outs, sums, strict=True):
+                for column, sum_ in zip(columns, own, strict=True):
+                    builder.store(vector_at(builder, one, column, FLOATS), sum_)
+            with cgutils.for_range(builder, count) as over:
+                at = builder.add(rows, builder.mul(over.index, row_stride))
+                row = builder.inttoptr(at, F32.as_pointer())
+                parts = [vector_at(builder, row, column, FLOATS) for column in columns]
+                for one, own in zip(weights, sums, strict=True):
+                    weight = spread(builder, builder.load(builder.gep(one, [over.index])))
+                    for part, sum_ in zip(parts, own, strict=True):
+                        product = builder.fmul(weight, part, flags=FLAGS)
+                        total = builder.fadd(builder.load(sum_), product, flags=FLAGS)
+                        builder.store(total, sum_)
+            for one, own in zip(outs, sums, strict=True):
+                for column, sum_ in zip(columns, own, strict=True):
+                    place = builder.bitcast(builder.gep(one, [column]), FLOATS.as_pointer())
+                    builder.store(builder.load(sum_), place, align=4)
+            return context.get_dummy_value()
+
+        return types.none(*(types.int64,) * 7), generate
+
+    return mix
+
+
+# Twelve sums stay in registers.
+mix_3_by_4, mix_1_by_4, mix_3_by_1, mix_1_by_1 = _mix(3, 4), _mix(1, 4), _mix(3, 1), _mix(1, 1)
+
+
 def _dot_int4(chunks):
     """An intrinsic: sum over groups of scale * (codes . x) + minimum * (sum of x).
 
@@ -250,4 +296,4 @@ def _dot_int8_groups(chunks):
     return dot
 
 
-dot_int8_32, dot_int8_8 = _dot_int8_groups(4), _dot_int8_groups(1)
+dot_int8_32, dot_int8_16, dot_int8_8 = (_dot_int8_groups(chunks) for chunks in (4, 2, 1))

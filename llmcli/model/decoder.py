@@ -160,7 +160,8 @@ class Decoder(nn.Module):
         """The residual stream [B,T,C] after the last layer, as `unembed` takes it."""
         places = Places.after(cache.length if cache is not None else 0, ids, pads)
         regime = self.spec.regime(places.stop, places.stop) if regime is None else regime
-        if self._fused is not None and cache is not None and ids.numel() <= MOST_TOKENS:
+        whole = cache is not None or piece is None or ids.shape[1] <= piece
+        if self._fused is not None and whole and ids.numel() <= MOST_TOKENS:
             slots = self._slots(self._fused, cache, *ids.shape, padded=pads is not None)
             if slots is not None:
                 return self._fused_step(self._fused, ids, places, regime, cache, slots)
@@ -203,12 +204,17 @@ class Decoder(nn.Module):
         return x
 
     def _slots(
-        self, fused: FusedStep, cache: KVCache, rows: int, tokens: int, *, padded: bool
+        self, fused: FusedStep, cache: KVCache | None, rows: int, tokens: int, *, padded: bool
     ) -> list[Slot] | None:
         """Where the kernels may put these tokens, or None where the modules have to."""
         # Of several tokens some may stand in padding, which sees itself alone.
         if self.watchers or (padded and tokens > 1):
             return None
+        if cache is None:
+            # A layer is done with its keys before the next one has any.
+            keys, values = torch.empty(2, *fused.like(rows, tokens).shape)
+            slot = Slot(keys, values, 0, 0, 1, ordered=True)
+            return [slot] * len(self.layers)
         slots = cache.slots(fused.like(rows, tokens))
         if slots is None or (padded and not all(slot.ordered for slot in slots)):
             return None
@@ -220,7 +226,7 @@ class Decoder(nn.Module):
         ids: Tensor,
         places: Places,
         regime: tuple[int, ...],
-        cache: KVCache,
+        cache: KVCache | None,
         slots: list[Slot],
     ) -> Tensor:
         regimes, positions = self._regimes(regime), places.positions(places.slots)
@@ -232,9 +238,11 @@ class Decoder(nn.Module):
             else:
                 at = positions.expand(ids.shape).flatten()
                 turns[rope] = cos[at], sin[at]
-        cache.begin(regime)
+        if cache is not None:
+            cache.begin(regime)
         x = fused.run(self.embed(ids, positions), slots, turns, places.pads)
-        cache.advance(ids.shape[1])
+        if cache is not None:
+            cache.advance(ids.shape[1])
         return x
 
     def drop(self, cache: KVCache, first: int, count: int) -> None:

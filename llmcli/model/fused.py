@@ -43,8 +43,9 @@ _NORMS = (
     "attn.q_norm",
     "attn.k_norm",
 )
-# More tokens than these go through the modules, where attention reads each key only once.
-MOST_TOKENS = 64
+# With more tokens than these torch's products are faster, but for processors where both have
+# vectors of the same width.
+MOST_TOKENS = 1024 if torch.backends.cpu.get_cpu_capability() == "AVX2" else 64
 _NORM_KINDS = {"rms": 1, "layer": 2}
 
 
@@ -76,7 +77,6 @@ class FusedStep:
         self._blocks = [layer for layer in layers if isinstance(layer, Block)]
         self._kept: list[Tensor] = []
         self._rooms, self._units = [1], [1]
-        self._likes: dict[tuple[int, int], Tensor] = {}
         self._job = Job()
         self._reach = self._most = 0
         self._places = np.zeros((len(self._blocks), layout.PLACE), np.int64)
@@ -85,10 +85,8 @@ class FusedStep:
 
     def like(self, rows: int, tokens: int) -> Tensor:
         """Keys or values of so many tokens [rows,K,tokens,D], by their shape and dtype."""
-        if (rows, tokens) not in self._likes:
-            spec = self._spec
-            self._likes[rows, tokens] = torch.empty(rows, spec.num_kv_heads, tokens, spec.head_dim)
-        return self._likes[rows, tokens]
+        spec = self._spec
+        return torch.empty(1).expand(rows, spec.num_kv_heads, tokens, spec.head_dim)
 
     def run(
         self,
@@ -187,7 +185,8 @@ class FusedStep:
         job.room(layout.ATTENDED, each, width + unit)
         job.room(layout.PEAKS, each, spec.num_heads)
         job.room(layout.WEIGHTS, each, spec.num_heads)
-        job.room(layout.SCORES, team, self._reach * spec.group_size)
+        together = layout.TOKENS_TOGETHER * layout.KEYS_TOGETHER
+        job.room(layout.SCORES, team, max(self._reach * spec.group_size, together))
         job.room(layout.SCRATCH, team, max(self._rooms))
 
     def _tell_places(

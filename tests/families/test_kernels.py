@@ -122,6 +122,19 @@ def test_several_tokens_at_once_equal_those_of_transformers(
 
 
 @rows
+def test_a_text_without_a_cache_equals_that_of_transformers(
+    row: Row, oracle: MakeOracle, teams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = oracle(row)
+    decoder = _accelerated(theirs, teams[3])
+    _kernels_only(decoder, monkeypatch)
+    with torch.inference_mode():
+        got = decoder(theirs.ids.expand(2, -1), None, last_only=False)
+    for one in got:
+        assert_close(one, theirs.logits)
+
+
+@rows
 def test_rows_of_a_batch_equal_those_of_transformers(
     row: Row, oracle: MakeOracle, teams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,13 +164,36 @@ def test_narrow_and_packed_weights_agree_with_torch(
 ) -> None:
     theirs = oracle(row)
     kernels = _accelerated(theirs, teams[3], held)
-    plain = _accelerated(theirs, teams[3], held)
-    plain._fused = None
-    for module in plain.modules():
-        if isinstance(module, Weighted):
-            module.product = None
+    plain = _plain(_accelerated(theirs, teams[3], held))
     ids = theirs.ids[:, : PROMPT + 8]
     assert_close(_steps(kernels, ids, "growing"), _steps(plain, ids, "growing"))
+
+
+def _plain(decoder: Decoder) -> Decoder:
+    """Without kernels again."""
+    decoder._fused = None
+    for module in decoder.modules():
+        if isinstance(module, Weighted):
+            module.product = None
+    return decoder
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma2", "gemma3_text", "mistral", "gpt2", "phi"])
+def test_long_texts_agree_with_torch(name: str, oracle: MakeOracle, teams) -> None:
+    theirs = oracle(next(row for row in ROWS if row.model_type() == name))
+    kernels = _accelerated(theirs, teams[3])
+    spec, plain = kernels.spec, _plain(_accelerated(theirs, teams[1]))
+    # More than attend together, to more keys than are looked at together.
+    count = min(700, spec.max_positions)
+    ids = torch.randint(spec.vocab_size, (2, count), generator=torch.Generator().manual_seed(1))
+    logits = []
+    for decoder in (kernels, plain):
+        cache = make_cache("growing", spec)
+        with torch.inference_mode():
+            pieces = ids.split([count // 2, 1, 9, count - count // 2 - 10], 1)
+            logits.append([decoder(piece, cache, last_only=False) for piece in pieces])
+    for ours, torchs in zip(*logits, strict=True):
+        assert_close(ours, torchs)
 
 
 def test_a_watched_decoder_runs_its_modules(oracle: MakeOracle, teams) -> None:

@@ -16,6 +16,7 @@ KINDS = [
     "bfloat16",
     "int8",
     "int8 in 8",
+    "int8 in 16",
     "int8 in 24",
     "int8 in 32",
     "int4",
@@ -46,7 +47,7 @@ def held(kind: str, shape: tuple[int, int], *, bias: bool = True) -> Linear:
     match kind:
         case "int8":
             linear.hold(pack_int8(weight))
-        case "int8 in 8" | "int8 in 24" | "int8 in 32":
+        case "int8 in 8" | "int8 in 16" | "int8 in 24" | "int8 in 32":
             linear.hold(grouped_int8(weight, int(kind.split()[-1])))
         case "int4":
             linear.hold(pack_int4(weight))
