@@ -81,12 +81,13 @@ def diverge(
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Divergence:
     """Raises GenerationError where a logit is not finite."""
-    total, parts = sum(window.scored for window in text), list[_Scores]()
+    total, done, parts = sum(window.scored for window in text), 0, list[_Scores]()
     with torch.inference_mode():
         for window in text:
             parts.extend(_scores(reference, other, window))
+            done += window.scored
             if on_progress is not None:
-                on_progress(sum(len(part.divergence) for part in parts), total)
+                on_progress(done, total)
     kl, expected, got, same = (
         torch.cat([getattr(part, name) for part in parts]).tolist()
         for name in _Scores.__dataclass_fields__
