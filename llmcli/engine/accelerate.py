@@ -70,7 +70,11 @@ def accelerate(decoder: Decoder, team: Team | Record | str, *, required: bool = 
         why = capture(decoder, team)
         if why and required:
             raise LlmcliError(f"--kernels on cannot be had: {why}", hint="leave --kernels out")
-        return (f"torch ({why})" if why else "torch, recorded as CUDA graphs") + packed
+        return (
+            f"torch ({why})"
+            if why
+            else "torch, recorded as CUDA graphs (caches growing, ring, static)"
+        ) + packed
     decoder.accelerate(team)
     where = f"{counted(team.size, 'thread')}, weights {held}"
     if decoder.fused:

@@ -12,7 +12,7 @@ from llmcli.cache import default_kind, make_cache
 from llmcli.model import Decoder
 from llmcli.model.captured import Record, uncapturable
 
-# One step runs as it is, the next is recorded, and the others are played.
+# The first two are run as they are, the third is recorded, and it and the others are played.
 _PROMPT, _STEPS = 6, 5
 
 

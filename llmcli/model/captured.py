@@ -10,6 +10,7 @@ tests have one for the CPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
@@ -92,10 +93,15 @@ class CapturedSteps:
         pads: Tensor | None,
     ) -> Tensor | None:
         """The stream [B,1,C] behind the last layer for ids [B,1]; None, with nothing done, where
-        the cache has no fixed memory.
+        the cache has no fixed memory, or other memory than at the last step.
         """
         capture = cache.capture
         if not (isinstance(capture, Capture) and capture.serves(decoder, ids, regime, cache, pads)):
+            # A beam search has other memory at each step, and nothing would be played again.
+            seen = _Seen.of(ids, cache)
+            if (capture.seen if isinstance(capture, Capture) else capture) != seen:
+                cache.capture = seen
+                return None
             reach = _reach(cache.length)
             memory = cache.fixed(reach)
             if memory is None or any(one.keys.shape[0] != ids.shape[0] for one in memory):
@@ -108,6 +114,18 @@ class CapturedSteps:
         cache.wiped = True
         cache.advance(1)
         return stream
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """Rows and memory of a step, whether captured or not."""
+
+    rows: int
+    memory: tuple[int, ...]
+
+    @classmethod
+    def of(cls, ids: Tensor, cache: KVCache) -> _Seen:
+        return cls(ids.shape[0], tuple(map(id, cache.memory)))
 
 
 class Capture:
@@ -124,7 +142,7 @@ class Capture:
         reach: int,
     ) -> None:
         self._decoder, self._fixed, self._regime = decoder, fixed, regime
-        self._memory = cache.memory
+        self._memory, self.seen = cache.memory, _Seen.of(ids, cache)
         self._reach = min([reach, *(one.limit for one in fixed if one.limit is not None)])
         self._tables = decoder.tables(self._reach, regime)
         self._ids = torch.empty_like(ids)

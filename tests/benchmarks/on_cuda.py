@@ -256,11 +256,11 @@ def time_decode(
     """Greedy steps behind `position` tokens; each id is read back, as streaming has to."""
     spec, device = decoder.spec, decoder.device
     ids = torch.arange(position, device=device)[None] % spec.vocab_size
-    cache = make_cache("static", spec, planned=position + new + 4)
+    cache = make_cache("static", spec, planned=position + new + 8)
     assert cache is not None
     stepper = Stepper(decoder, cache)
     token = stepper.feed(ids).argmax(-1)
-    for _ in range(3):  # one as it is, one recorded, one played
+    for _ in range(4):  # two as they are, one recorded, one played
         token = stepper.feed(token[:, None]).argmax(-1)
 
     def run() -> None:

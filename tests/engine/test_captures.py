@@ -43,9 +43,9 @@ def test_cuda_gets_graphs_where_a_step_can_be_captured() -> None:
 
 def test_right_steps_are_kept(decoder: Decoder) -> None:
     recorder = Recorder()
-    assert accelerate(decoder, recorder) == "torch, recorded as CUDA graphs"
+    assert accelerate(decoder, recorder).startswith("torch, recorded as CUDA graphs")
     assert _captures(decoder)
-    assert recorder.played == 4
+    assert recorder.played == 3
 
 
 def _wrong(work: Work) -> Work:

@@ -37,4 +37,4 @@ def test_played_steps_equal_those_of_transformers(row: Row, oracle: MakeOracle) 
         decoder.capture(None)
     assert_close(got, theirs.logits[start:])
     assert recorder.recorded == 1
-    assert recorder.played == STEPS - 1
+    assert recorder.played == STEPS - 2

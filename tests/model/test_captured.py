@@ -80,9 +80,9 @@ def test_steps_over_all_that_grows(name: str, kind: CacheKind) -> None:
         stepper.feed(ids[:, stepper.ids.shape[1] : start])
         POISONERS[kind](cache)
         _assert_steps(stepper, ids[:, :stop], start, expected)
-    # The first step of each is run as it is.
+    # Of 33 steps two are run as they are first, and one or two more at each new stretch.
     assert recorder.recorded >= 1
-    assert recorder.played == 33 - recorder.recorded
+    assert recorder.played >= 24
 
 
 def test_what_a_rewound_token_left_is_not_seen_even_if_it_is_no_number() -> None:
@@ -127,6 +127,18 @@ def test_reordered_rows(order: list[int]) -> None:
     _assert_steps(stepper, whole, 23, _expected(decoder, whole))
 
 
+def test_rows_that_change_at_each_step_are_never_recorded() -> None:
+    decoder, recorder = _captured(SPECS["full"])
+    ids = _ids(30, rows=2)
+    stepper = Stepper(decoder, _cache("growing", decoder))
+    stepper.feed(ids[:, :20])
+    for stop in range(21, 31):
+        _assert_steps(stepper, ids[:, :stop], stop - 1, _expected(decoder, ids))
+        stepper.reorder(torch.tensor([1, 0]))
+        ids = ids.flip(0)
+    assert recorder.recorded == 0
+
+
 @pytest.mark.parametrize("name", SPECS)
 def test_rows_that_are_filled_up_in_front(name: str) -> None:
     decoder, recorder = _captured(SPECS[name])
@@ -140,7 +152,7 @@ def test_rows_that_are_filled_up_in_front(name: str) -> None:
         for row, pad in enumerate(pads):
             alone = _expected(decoder, ids[row : row + 1, pad : at + 1])[0, -1]
             assert (got[row] - alone).abs().max() <= EXACT
-    assert recorder.played == 9
+    assert recorder.played == 8
 
 
 def test_a_fork_has_its_own_memory_and_captures() -> None:
@@ -211,4 +223,4 @@ def test_narrow_and_packed_weights(held: str) -> None:
     one, two = (Stepper(d, _cache("ring", d)) for d in (plain, taped))
     for piece in _ids(40).split([30, *[1] * 10], dim=1):
         torch.testing.assert_close(one.feed(piece), two.feed(piece), rtol=1e-4, atol=1e-4)
-    assert recorder.played == 9
+    assert recorder.played == 8
