@@ -81,17 +81,17 @@ def diverge(
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Divergence:
     """Raises GenerationError where a logit is not finite."""
-    total, done, parts = sum(window.scored for window in text), 0, list[_Scores]()
+    total, done = sum(window.scored for window in text), 0
+    # Small tensors that live on between large ones that do not would scatter the heap.
+    scores = torch.empty(4, total, dtype=torch.float64)
     with torch.inference_mode():
         for window in text:
-            parts.extend(_scores(reference, other, window))
-            done += window.scored
+            for part in _scores(reference, other, window):
+                scores[:, done : done + part.shape[1]] = part
+                done += part.shape[1]
             if on_progress is not None:
                 on_progress(done, total)
-    kl, expected, got, same = (
-        torch.cat([getattr(part, name) for part in parts]).tolist()
-        for name in _Scores.__dataclass_fields__
-    )
+    kl, expected, got, same = scores.tolist()
     return Divergence(
         tokens=total,
         kl_mean=sum(kl) / total,
@@ -104,17 +104,7 @@ def diverge(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Scores:
-    """Of some positions, each [N]: KL, both surprises at the id that came, and the same top."""
-
-    divergence: Tensor
-    expected: Tensor
-    got: Tensor
-    same: Tensor
-
-
-def _scores(reference: Decoder, other: Decoder, window: Window) -> Iterator[_Scores]:
+def _scores(reference: Decoder, other: Decoder, window: Window) -> Iterator[Tensor]:
     ids = torch.tensor([window.ids])
     first, last = window.lead - 1, len(window.ids) - 1
     streams = [decoder.hidden(ids) for decoder in (reference, other)]
@@ -131,8 +121,10 @@ def _scores(reference: Decoder, other: Decoder, window: Window) -> Iterator[_Sco
             yield _compared(pair[0][at : at + wide], pair[1][at : at + wide], came)
 
 
-def _compared(ours: Tensor, theirs: Tensor, came: Tensor) -> _Scores:
-    """Logits [N,V] of both and the ids [N] that came."""
+def _compared(ours: Tensor, theirs: Tensor, came: Tensor) -> Tensor:
+    """Of logits [N,V] of both and the ids [N] that came [4,N]: the KL divergence, both surprises at
+    what came, and whether both find the same id likeliest.
+    """
     if not (ours.isfinite().all() and theirs.isfinite().all()):
         raise GenerationError(
             "the logits are not finite, so nothing can be compared",
@@ -140,12 +132,13 @@ def _compared(ours: Tensor, theirs: Tensor, came: Tensor) -> _Scores:
         )
     # In float32 the rounding of a logarithm would be as large as a small divergence.
     p, q = (logits.to(torch.float64).log_softmax(-1) for logits in (ours, theirs))
-    return _Scores(
+    scores = (
         (p.exp() * (p - q)).sum(-1).clamp_(min=0),
         -p.gather(-1, came[:, None])[:, 0],
         -q.gather(-1, came[:, None])[:, 0],
         (ours.argmax(-1) == theirs.argmax(-1)).to(torch.float64),
     )
+    return torch.stack(scores)
 
 
 def _perplexity(surprises: Sequence[float]) -> float:
