@@ -71,6 +71,11 @@ class Settled:
     arms: tuple[Arm, ...]
     settings: tuple[Settings, ...]
 
+    @property
+    def has_curves(self) -> bool:
+        """Whether the cost of a token by its place will come of it."""
+        return self.request.new_tokens > 1 and any(map(is_stepwise, self.settings))
+
 
 def settle(request: BenchRequest, files: SmallFiles, *, device: torch.device) -> Settled:
     """Raises UsageError or GenerationError for what cannot be measured on `device`."""

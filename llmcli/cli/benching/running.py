@@ -65,6 +65,11 @@ def bench(
     text = None if prompt is None and file is None else read_prompt(prompt, file)
     resolved = find_model(loading.model)
     settled = _settled(resolved, text, prompting, loading, measuring, decoding)
+    if shown.plot is not None and not settled.has_curves:
+        raise UsageError(
+            "--plot would stay empty: it draws tokens after the first one, of greedy and sample",
+            hint="leave it out, or measure --strategy greedy with more --new-tokens",
+        )
     engine = load_found(resolved, loading, template=prompting.template)
     from llmcli.engine.benching import Bench
 
@@ -80,8 +85,7 @@ def bench(
     report = trial.report()
     print_report(report, shown.output)
     if shown.plot is not None:
-        write_bytes_whole(shown.plot, draw(report, shown.plot.suffix.lower()[1:]))
-        terminal.note(f"wrote {printable(str(shown.plot))}")
+        _write_figure(report, shown.plot)
     return code or (1 if measuring.strict and _differs(report) else 0)
 
 
@@ -150,6 +154,15 @@ def _settled(
 def _lengths(room: int) -> tuple[int, ...]:
     """The usual lengths as far as the context holds them; of a tiny context, half of it."""
     return tuple(one for one in _DEFAULT_LENGTHS if one <= room) or (max(1, room // 2),)
+
+
+def _write_figure(report: Report, path: Path) -> None:
+    """Unless the trial was broken off before there was anything to draw."""
+    if any(curve.points for one in report.strategies for curve in one.curves):
+        write_bytes_whole(path, draw(report, path.suffix.lower()[1:]))
+        terminal.note(f"wrote {printable(str(path))}")
+    else:
+        terminal.note(f"nothing to draw yet, so {printable(str(path))} was not written")
 
 
 def _differs(report: Report) -> bool:
