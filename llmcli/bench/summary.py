@@ -35,7 +35,7 @@ class ArmSummary:
     `weight_bytes`, `kv_bytes`, `flops` are those of the last step, of which each of `step_pieces`
     reads the layers' weights; None, as are the rates that follow from them, for a strategy that
     does not go one token a forward. `memory` is None where
-    a run's own cannot be told.
+    a run's own cannot be told. `in_kernel` is whether each step was one compiled kernel.
     """
 
     arm: str
@@ -58,6 +58,7 @@ class ArmSummary:
     bytes_per_second: float | None
     flops_per_second: float | None
     same_ids: bool
+    in_kernel: bool
     proof: Proof | None
 
 
@@ -179,6 +180,7 @@ def _arm(case: CaseRuns, arm: ArmRuns, reference: ArmRuns) -> ArmSummary:
         bytes_per_second=(weights + kept) / last if last else None,
         flops_per_second=flops / last if last else None,
         same_ids=arm.same_ids,
+        in_kernel=arm.in_kernel,
         proof=arm.proof,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+import torch
 from torch import Tensor
 
 from llmcli.bench.arms import Arm
@@ -15,6 +16,8 @@ from llmcli.bench.runs import Method, Timing
 from llmcli.cache import make_cache
 from llmcli.generation.stepper import PREFILL_CHUNK, Stepper
 from llmcli.model import Decoder
+from llmcli.model.fused import MOST_TOKENS
+from llmcli.spec import kv_shape
 from llmcli.spec.cache_size import bytes_spared, cache_bytes
 from llmcli.spec.work import Work, forward_work
 
@@ -40,7 +43,7 @@ class ArmRuns:
     `cache_bytes` is what the cache held at the end of a run, `formula_bytes` what it should have
     held, `step_work` what the last step read and computed, in `step_pieces` pieces; all are left
     out for a strategy that does not go one token a forward. `memory` is that of the first run,
-    whether it counts or not.
+    whether it counts or not. `in_kernel` is whether each step was one compiled kernel.
     """
 
     arm: Arm
@@ -52,6 +55,7 @@ class ArmRuns:
     step_pieces: int = 1
     memory: Memory | None = None
     same_ids: bool = True
+    in_kernel: bool = False
     proof: Proof | None = None
 
 
@@ -165,6 +169,7 @@ def _weigh(into: ArmRuns, stepper: Stepper, runs: CaseRuns) -> None:
     if not runs.stepwise:
         return
     case = runs.case
+    into.in_kernel = _in_kernel(stepper, case.rows)
     spec, size = stepper.decoder.spec, stepper.decoder.dtype.itemsize
     whole, rest = divmod(case.prompt_tokens, PREFILL_CHUNK)
     pieces = [PREFILL_CHUNK] * whole + [rest] * bool(rest) + [1] * (case.new_tokens - 1)
@@ -189,3 +194,12 @@ def _weigh(into: ArmRuns, stepper: Stepper, runs: CaseRuns) -> None:
             replace(one, cache_read=one.cache_read - spared) if one.part == "attention" else one
             for one in work
         )
+
+
+def _in_kernel(stepper: Stepper, rows: int) -> bool:
+    """Whether the decoder's compiled step takes so many rows, and this cache's keys as they lie."""
+    decoder, cache = stepper.decoder, stepper.cache
+    if not decoder.fused or cache is None or rows > MOST_TOKENS:
+        return False
+    heads, width, _ = kv_shape(decoder.spec)
+    return cache.slots(torch.empty(rows, heads, 1, width)) is not None

@@ -161,6 +161,15 @@ def test_one_run_has_no_spread_and_packed_keys_are_read_packed(invoke: Invoke) -
     assert re.search(r"^on: .* of keys and values, and takes", out, re.MULTILINE)
 
 
+def test_it_says_where_kernels_are_a_part_of_the_difference(invoke: Invoke) -> None:
+    quantised = invoke(*QUICK, "--kernels", "on", "--quantize", "int8", "--strict")
+    assert quantised.code == 0
+    assert "steps: compiled kernels" in quantised.out
+    told = "steps: on in one compiled kernel each, off module by module; --kernels off compares"
+    assert quantised.out.count(told) == 2
+    assert "one compiled kernel" not in invoke(*QUICK, "--kernels", "off").out
+
+
 def test_a_prompt_of_its_own(invoke: Invoke) -> None:
     result = invoke(*BENCH, "Once upon a time", "--new-tokens", "5", "--repeats", "1",
                     "--output", "json")  # fmt: skip

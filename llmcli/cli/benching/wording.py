@@ -72,6 +72,8 @@ def case_lines(case: CaseSummary, report: Report) -> Iterator[str]:
                 f"{_in_pieces(arm.step_pieces)} and {in_bytes(arm.kv_bytes)} of {_kept(arm)}, "
                 f"and takes {in_flops(arm.flops)}{_achieved(arm, report)}"
             )
+    if told := _unlike_steps(case):
+        yield told
     if taken := [_taken(arm.arm, arm.memory) for arm in case.arms if arm.memory]:
         yield f"memory taken by a run ({report.memory_scope}): {', '.join(taken)}"
     for arm in case.arms:
@@ -154,6 +156,18 @@ def _ratio(one: Ratio) -> str:
     if one.low is None or one.high is None:
         return f"{one.value:.2f}x"
     return f"{one.value:.2f}x [{one.low:.2f}, {one.high:.2f}]"
+
+
+def _unlike_steps(case: CaseSummary) -> str:
+    """Where some arms alone have kernels, the cache is not all that they differ in."""
+    compiled = [arm.arm for arm in case.arms if arm.in_kernel]
+    others = [arm.arm for arm in case.arms if not arm.in_kernel]
+    if not compiled or not others:
+        return ""
+    return (
+        f"steps: {', '.join(compiled)} in one compiled kernel each, {', '.join(others)} module by "
+        "module; --kernels off compares the caches alone"
+    )
 
 
 def _in_pieces(count: int | None) -> str:
