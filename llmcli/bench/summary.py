@@ -35,7 +35,8 @@ class ArmSummary:
     `weight_bytes`, `kv_bytes`, `flops` are those of the last step, of which each of `step_pieces`
     reads the layers' weights; None, as are the rates that follow from them, for a strategy that
     does not go one token a forward. `memory` is None where
-    a run's own cannot be told. `in_kernel` is whether each step was one compiled kernel.
+    a run's own cannot be told. `whole_steps` of the steps after the first token ran in one kernel
+    or recorded by the device, and not module by module.
     """
 
     arm: str
@@ -58,7 +59,7 @@ class ArmSummary:
     bytes_per_second: float | None
     flops_per_second: float | None
     same_ids: bool
-    in_kernel: bool
+    whole_steps: int | None
     proof: Proof | None
 
 
@@ -180,7 +181,7 @@ def _arm(case: CaseRuns, arm: ArmRuns, reference: ArmRuns) -> ArmSummary:
         bytes_per_second=(weights + kept) / last if last else None,
         flops_per_second=flops / last if last else None,
         same_ids=arm.same_ids,
-        in_kernel=arm.in_kernel,
+        whole_steps=arm.whole_steps if known else None,
         proof=arm.proof,
     )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-import torch
 from torch import Tensor
 
 from llmcli.bench.arms import Arm
@@ -13,11 +13,10 @@ from llmcli.bench.clock import Clock, DeviceClock
 from llmcli.bench.memory import Memory, Peak
 from llmcli.bench.proof import Proof, prove
 from llmcli.bench.runs import Method, Timing
+from llmcli.bench.watching import Watch
 from llmcli.cache import make_cache
 from llmcli.generation.stepper import PREFILL_CHUNK, Stepper
 from llmcli.model import Decoder
-from llmcli.model.fused import MOST_TOKENS
-from llmcli.spec import kv_shape
 from llmcli.spec.cache_size import bytes_spared, cache_bytes
 from llmcli.spec.work import Work, forward_work
 
@@ -43,7 +42,8 @@ class ArmRuns:
     `cache_bytes` is what the cache held at the end of a run, `formula_bytes` what it should have
     held, `step_work` what the last step read and computed, in `step_pieces` pieces; all are left
     out for a strategy that does not go one token a forward. `memory` is that of the first run,
-    whether it counts or not. `in_kernel` is whether each step was one compiled kernel.
+    whether it counts or not; of its steps after the first token, `whole_steps` ran as a whole,
+    in one kernel or recorded by the device, and not module by module.
     """
 
     arm: Arm
@@ -55,7 +55,7 @@ class ArmRuns:
     step_pieces: int = 1
     memory: Memory | None = None
     same_ids: bool = True
-    in_kernel: bool = False
+    whole_steps: int = 0
     proof: Proof | None = None
 
 
@@ -128,19 +128,32 @@ def measure(
             # The other way round each second time, so that no arm always comes first.
             for arm in plan.arms if number % 2 == 0 else reversed(plan.arms):
                 told(f"{arm.name}, {'warm-up' if warming else 'run'}")
-                into, watched = runs.arms[arm.name], peak if number == 0 else None
-                if watched is not None:
-                    watched.begin()
-                stepper = _stepper(decoder, arm, case)
-                timing, same = method.timed(stepper, prompt, forced, clock)
-                if watched is not None:
-                    into.memory = watched.read()
+                into, stepper = runs.arms[arm.name], _stepper(decoder, arm, case)
+                timed = partial(method.timed, stepper, prompt, forced, clock)
+                timing, same = _watched(decoder, timed, into, peak) if number == 0 else timed()
                 into.same_ids &= same
                 (into.warmup if warming else into.runs).append(timing)
                 _weigh(into, stepper, runs)
         if plan.prove:
             for name, proof in _proofs(decoder, plan, runs, prompt, told).items():
                 runs.arms[name].proof = proof
+
+
+def _watched(
+    decoder: Decoder,
+    timed: Callable[[], tuple[Timing, bool]],
+    into: ArmRuns,
+    peak: Peak | None,
+) -> tuple[Timing, bool]:
+    """An arm's first run, looked at closer than the rest: its memory, and how its steps ran."""
+    if peak is not None:
+        peak.begin()
+    with Watch(decoder) as watch:
+        found = timed()
+    if peak is not None:
+        into.memory = peak.read()
+    into.whole_steps = sum(watch.whole[1:])
+    return found
 
 
 def _plain_stepper(decoder: Decoder, case: Case) -> Stepper:
@@ -169,7 +182,6 @@ def _weigh(into: ArmRuns, stepper: Stepper, runs: CaseRuns) -> None:
     if not runs.stepwise:
         return
     case = runs.case
-    into.in_kernel = _in_kernel(stepper, case.rows)
     spec, size = stepper.decoder.spec, stepper.decoder.dtype.itemsize
     whole, rest = divmod(case.prompt_tokens, PREFILL_CHUNK)
     pieces = [PREFILL_CHUNK] * whole + [rest] * bool(rest) + [1] * (case.new_tokens - 1)
@@ -194,12 +206,3 @@ def _weigh(into: ArmRuns, stepper: Stepper, runs: CaseRuns) -> None:
             replace(one, cache_read=one.cache_read - spared) if one.part == "attention" else one
             for one in work
         )
-
-
-def _in_kernel(stepper: Stepper, rows: int) -> bool:
-    """Whether the decoder's compiled step takes so many rows, and this cache's keys as they lie."""
-    decoder, cache = stepper.decoder, stepper.cache
-    if not decoder.fused or cache is None or rows > MOST_TOKENS:
-        return False
-    heads, width, _ = kv_shape(decoder.spec)
-    return cache.slots(torch.empty(rows, heads, 1, width)) is not None

@@ -14,7 +14,7 @@ from llmcli.bench.trial import Case, CaseRuns, OnRun, Plan, measure
 from llmcli.cache import default_kind
 from llmcli.kernels.team import Team
 from llmcli.model import Decoder
-from llmcli.model.fused import MOST_TOKENS
+from llmcli.model.fused import FusedStep
 from llmcli.model.linear import Weighted
 from llmcli.model.packed import pack_int4, pack_int8
 from llmcli.spec import DecoderSpec, matrices
@@ -59,25 +59,33 @@ def trial(decoder: Decoder, case: Case, *names: str, on_run: OnRun | None = None
 
 
 @pytest.mark.parametrize("spec", [SPEC, MIXED], ids=["full", "windowed"])
-@pytest.mark.parametrize("rows", [1, 2, MOST_TOKENS + 1])
 @pytest.mark.parametrize("name", NAMES)
-def test_arms_tell_whether_their_steps_are_one_kernel(
-    team: Team, spec: DecoderSpec, rows: int, name: str
-) -> None:
-    """Against what is seen: a step in the kernel calls no module of a layer."""
-    decoder, seen = made(spec, "float32", team), list[int]()
-    decoder.layers[0].register_forward_hook(lambda _, given, _made: seen.append(given[0].shape[1]))
-    case = Case(9, 4, rows)
-    # Called just before the one run, after the ids were made.
-    found = trial(decoder, case, name, on_run=lambda *_: seen.clear())
-    steps = [tokens for tokens in seen if tokens != case.prompt_tokens]
-    assert len(steps) == (0 if found.arms[name].in_kernel else 3)
+def test_steps_that_ran_as_a_whole_are_counted(team: Team, spec: DecoderSpec, name: str) -> None:
+    """Against what the decoder did: whether it went into its kernels."""
+    decoder, seen = made(spec, "float32", team), list[bool]()
+    with pytest.MonkeyPatch.context() as patch:
+        run = FusedStep.run
+        patch.setattr(
+            FusedStep, "run", lambda self, *args: (seen.append(True), run(self, *args))[1]
+        )
+        # Called just before the one run, after the ids were made.
+        found = trial(decoder, Case(9, 4, 1), name, on_run=lambda *_: seen.clear())
+    prefill = len(seen) == 4
+    assert found.arms[name].whole_steps == len(seen) - prefill
 
 
-def test_packed_keys_and_no_keys_have_no_kernel(team: Team) -> None:
+def test_packed_keys_have_no_kernel(team: Team) -> None:
     found = trial(made(SPEC, "float32", team), Case(9, 4, 1), *NAMES)
-    compiled = {name for name, arm in found.arms.items() if arm.in_kernel}
-    assert compiled == {"on", "growing", "static", "ring"}
+    assert found.arms["on"].whole_steps == found.arms["static"].whole_steps == 3
+    assert found.arms["quantized-8"].whole_steps == 0
+
+
+def test_without_kernels_every_step_goes_module_by_module() -> None:
+    decoder = made(SPEC, "float32", None)
+    found = trial(decoder, Case(9, 4, 1), *NAMES)
+    assert {arm.whole_steps for arm in found.arms.values()} == {0}
+    assert not decoder.norm._forward_hooks
+    assert not decoder.layers[0]._forward_hooks
 
 
 @pytest.mark.parametrize("kernels", [True, False])
@@ -97,4 +105,4 @@ def test_weights_are_read_as_they_are_held(team: Team, held: str, kernels: bool)
             assert arm.proof is not None
             assert arm.proof.holds
             assert arm.proof.max_logit < 1e-3
-    assert found.arms["on"].in_kernel is kernels
+    assert found.arms["on"].whole_steps == (4 if kernels else 0)

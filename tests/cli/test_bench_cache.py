@@ -162,12 +162,15 @@ def test_one_run_has_no_spread_and_packed_keys_are_read_packed(invoke: Invoke) -
 
 
 def test_it_says_where_kernels_are_a_part_of_the_difference(invoke: Invoke) -> None:
-    quantised = invoke(*QUICK, "--kernels", "on", "--quantize", "int8", "--strict")
-    assert quantised.code == 0
-    assert "steps: compiled kernels" in quantised.out
-    told = "steps: on in one compiled kernel each, off module by module; --kernels off compares"
-    assert quantised.out.count(told) == 2
-    assert "one compiled kernel" not in invoke(*QUICK, "--kernels", "off").out
+    args = (*QUICK, "--quantize", "int8", "--strict", "--arms", "on,quantized-8")
+    found = invoke(*args, "--kernels", "on")
+    assert found.code == 0
+    assert "steps: compiled kernels" in found.out
+    told = (
+        "steps in one compiled kernel each: on 5 of 5, quantized-8 0 of 5; --kernels off compares"
+    )
+    assert found.out.count(told) == 2
+    assert "in one compiled kernel" not in invoke(*args, "--kernels", "off").out
 
 
 def test_a_prompt_of_its_own(invoke: Invoke) -> None:

@@ -76,7 +76,7 @@ def _arm(arm: ArmSummary) -> Mapping[str, Any]:
         "step_flops": arm.flops,
         "achieved_bytes_per_s": arm.bytes_per_second,
         "achieved_flops_per_s": arm.flops_per_second,
-        "steps_in_kernel": arm.in_kernel,
+        "whole_steps": arm.whole_steps,
         "same_ids": arm.same_ids and (proof is None or proof.same_ids),
         "max_logit_difference": proof.max_logit if proof else None,
         "max_kl": proof.max_kl if proof else None,

@@ -72,7 +72,7 @@ def case_lines(case: CaseSummary, report: Report) -> Iterator[str]:
                 f"{_in_pieces(arm.step_pieces)} and {in_bytes(arm.kv_bytes)} of {_kept(arm)}, "
                 f"and takes {in_flops(arm.flops)}{_achieved(arm, report)}"
             )
-    if told := _unlike_steps(case):
+    if told := _unlike_steps(case, report.machine.device):
         yield told
     if taken := [_taken(arm.arm, arm.memory) for arm in case.arms if arm.memory]:
         yield f"memory taken by a run ({report.memory_scope}): {', '.join(taken)}"
@@ -158,16 +158,15 @@ def _ratio(one: Ratio) -> str:
     return f"{one.value:.2f}x [{one.low:.2f}, {one.high:.2f}]"
 
 
-def _unlike_steps(case: CaseSummary) -> str:
+def _unlike_steps(case: CaseSummary, device: str) -> str:
     """Where some arms alone have kernels, the cache is not all that they differ in."""
-    compiled = [arm.arm for arm in case.arms if arm.in_kernel]
-    others = [arm.arm for arm in case.arms if not arm.in_kernel]
-    if not compiled or not others:
+    counts = {arm.arm: arm.whole_steps for arm in case.arms if arm.whole_steps is not None}
+    if len(set(counts.values())) < 2:
         return ""
-    return (
-        f"steps: {', '.join(compiled)} in one compiled kernel each, {', '.join(others)} module by "
-        "module; --kernels off compares the caches alone"
-    )
+    how = "recorded" if device.startswith("cuda") else "in one compiled kernel each"
+    every = case.new_tokens - 1
+    told = ", ".join(f"{name} {count} of {every}" for name, count in counts.items())
+    return f"steps {how}: {told}; --kernels off compares the caches alone"
 
 
 def _in_pieces(count: int | None) -> str:
