@@ -178,13 +178,13 @@ def _plain(decoder: Decoder) -> Decoder:
     return decoder
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma2", "gemma3_text", "mistral", "gpt2", "phi"])
+@pytest.mark.parametrize("name", ["llama", "gemma2", "gemma3_text", "mistral", "phi", "cohere"])
 def test_long_texts_agree_with_torch(name: str, oracle: MakeOracle, teams) -> None:
     theirs = oracle(next(row for row in ROWS if row.model_type() == name))
     kernels = _accelerated(theirs, teams[3])
     spec, plain = kernels.spec, _plain(_accelerated(theirs, teams[1]))
     # More than attend together, to more keys than are looked at together.
-    count = min(700, spec.max_positions)
+    count = 700
     ids = torch.randint(spec.vocab_size, (2, count), generator=torch.Generator().manual_seed(1))
     logits = []
     for decoder in (kernels, plain):
