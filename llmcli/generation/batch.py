@@ -77,7 +77,7 @@ class Batch:
         self._produced += 1
         chosen = self._choose(logits)
         self._new = chosen[:, None]
-        logprobs = logits.gather(-1, self._new)[:, 0] - logits.logsumexp(-1)
+        logprobs = logits.log_softmax(-1).gather(-1, self._new)[:, 0]
         # One copy to the host a step, with the sums that show any NaN or infinity.
         facts = torch.stack((chosen.double(), logprobs.double(), logits.sum(-1).double())).tolist()
         return [

@@ -25,8 +25,8 @@ def scored(
     `start` is what the chain began with, where that is something else.
     Raises GenerationError where either is not finite.
     """
-    total = logits.logsumexp(-1)
-    logprob = logits.gather(-1, chosen[:, None])[:, 0] - total
+    logprobs = logits.log_softmax(-1)
+    logprob = logprobs.gather(-1, chosen[:, None])[:, 0]
     whole = logits.sum(-1)
     if start is not None and start is not logits:
         # The best and not the sum, as a source may cut; NaN beats every number.
@@ -35,5 +35,5 @@ def scored(
     facts = torch.stack((chosen.double(), logprob.double(), whole.double()))
     id_, logprob_, sum_ = facts[:, 0].tolist()
     check_finite(sum_, stepper, step)
-    best = likeliest(logits - total[:, None], top) if top else ()
+    best = likeliest(logprobs, top) if top else ()
     return Token(int(id_), logprob_, best)

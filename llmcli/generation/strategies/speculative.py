@@ -146,7 +146,7 @@ def _likeliest_while_right(logits: Tensor, guesses: list[Guess]) -> list[_Fact]:
 def _facts(logits: Tensor, chosen: Tensor) -> list[_Fact]:
     """Of the ids chosen [n] at the first n places of logits [N,V]."""
     logits = logits[: chosen.shape[0]]
-    logprobs = logits.gather(-1, chosen[:, None])[:, 0] - logits.logsumexp(-1)
+    logprobs = logits.log_softmax(-1).gather(-1, chosen[:, None])[:, 0]
     rows = torch.stack((chosen.double(), logprobs.double(), logits.sum(-1).double()), -1)
     return [_Fact(int(id_), logprob, total) for id_, logprob, total in rows.tolist()]
 
