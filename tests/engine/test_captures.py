@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 import pytest
@@ -92,3 +93,35 @@ def test_torch_takes_the_arguments_that_a_recording_gives() -> None:
     inspect.signature(torch.cuda.graph).bind(None, pool=(0, 0), stream=None)
     inspect.signature(torch.cuda.CUDAGraph).bind()
     assert callable(torch.cuda.CUDAGraph.replay)
+
+
+def test_a_graph_is_filled_once_and_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With torch's own calls stood in for: their order, since no device is there."""
+    told: list[str] = []
+
+    class Graph:
+        def replay(self) -> None:
+            told.append("replay")
+
+    @contextmanager
+    def graph(made: Graph, *, pool: object, stream: object) -> Iterator[None]:
+        told.append(f"begin in {pool}")
+        yield
+        told.append("end")
+
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: "pool")
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "Stream", object)
+    monkeypatch.setattr(torch.cuda, "graph", graph)
+    monkeypatch.setattr(torch.cuda, "device", lambda _device: nullcontext())
+    out = torch.ones(1)
+
+    def work() -> Tensor:
+        told.append("work")
+        return out
+
+    play = CudaGraphs(CUDA)(work)
+    assert told == ["begin in pool", "work", "end"]
+    assert play() is out
+    assert play() is out
+    assert told[3:] == ["replay", "replay"]
