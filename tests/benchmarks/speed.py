@@ -25,12 +25,11 @@ import torch
 
 from llmcli.cache import make_cache
 from llmcli.checkpoint.directory import ModelDir
+from llmcli.engine.device import DtypeName
 from llmcli.engine.load import load_decoder
 from llmcli.generation.stepper import Stepper
-from llmcli.kernels.team import Team
 from llmcli.model import Decoder
-from llmcli.model.linear import Weighted
-from llmcli.model.packed import pack_int4, pack_int8
+from llmcli.spec import PackingKind
 
 NEW, SHORT, LONG = 48, 16, 512
 WORKER = """
@@ -49,6 +48,8 @@ for line in sys.stdin:
         next(tokens)
     print(json.dumps([first - start, time.perf_counter() - first]), flush=True)
 """
+
+RIVALS = ("llama.cpp", "transformers")
 
 # ids and how many new ones -> seconds to the first new token, and for those behind it
 Run = Callable[[list[int], int], tuple[float, float]]
@@ -85,6 +86,7 @@ def main() -> None:
     )
     prefill = in_turns({n: lambda r=r: r(long[:LONG], 0)[0] for n, r in arms.items()}, asked)
     show(f"prefill of {LONG}, tokens a second", prefill, LONG)
+    table(prefill, *((fastest(prefill, "llmcli"), fastest(prefill, who)) for who in RIVALS))
     places = {
         f"{name} at {at}": lambda r=run, at=at: r(long[:at], NEW)[1] / NEW
         for name, run in ours.items()
@@ -99,9 +101,11 @@ def main() -> None:
     }
     found = in_turns(rows, asked)
     print("\ntokens a second of all rows together")
-    for name, times in found.items():
-        count = int(name.split()[-2])
-        print(f"  {name:30} {count / statistics.median(times):8.1f}")
+    for name in decoders:
+        one, many = (found[f"{name}, {count} rows"] for count in (1, 16))
+        ratio = statistics.median(16 * a / b for a, b in zip(one, many, strict=True))
+        alone, together = 1 / statistics.median(one), 16 / statistics.median(many)
+        print(f"  {name:30} {alone:8.1f} one, {together:8.1f} sixteen: {ratio:.2f} x")
 
 
 def in_turns(arms: dict[str, Callable[[], float]], asked: argparse.Namespace) -> dict[str, list]:
@@ -119,6 +123,12 @@ def show(title: str, times: dict[str, list[float]], tokens: int) -> None:
     print(f"\n{title}")
     for name, found in times.items():
         print(f"  {name:30} {tokens / statistics.median(found):8.1f}")
+
+
+def fastest(times: dict[str, list[float]], who: str) -> str:
+    """The quickest arm of this program; its name alone where it has none."""
+    own = [name for name in times if name.startswith(who)]
+    return min(own, key=lambda name: statistics.median(times[name])) if own else who
 
 
 def table(times: dict[str, list[float]], *pairs: tuple[str, str]) -> None:
@@ -144,20 +154,21 @@ class Ours:
 
 
 def our_runs(folder: Path, threads: int) -> dict[str, Run]:
-    team = Team(threads)
-    runs: dict[str, Run] = {}
-    for name in ("float32", "float16", "int8", "int4"):
-        dtype = "float32" if name == "float32" else "auto"
-        directory = ModelDir.open(folder)
-        decoder = load_decoder(directory, device="cpu", dtype=dtype, kernels="on").decoder
-        if name.startswith("int"):
-            for path, module in decoder.named_modules():
-                if isinstance(module, Weighted) and module.weight is not None:
-                    rows = path in ("embed_tokens", "lm_head") or name == "int8"
-                    module.hold((pack_int8 if rows else pack_int4)(module.weight))
-        decoder.accelerate(team)
-        runs[f"llmcli {name}"] = Ours(decoder)
-    return runs
+    torch.set_num_threads(threads)
+    kinds: tuple[tuple[str, DtypeName, PackingKind | None], ...] = (
+        ("float32", "float32", None),
+        ("float16", "auto", None),
+        ("int8", "auto", "int8"),
+        ("int4", "auto", "int4"),
+    )
+    return {
+        f"llmcli {name}": Ours(
+            load_decoder(
+                ModelDir.open(folder), device="cpu", dtype=dtype, kernels="on", quantize=quantize
+            ).decoder
+        )
+        for name, dtype, quantize in kinds
+    }
 
 
 def batch(decoder: Decoder, ids: torch.Tensor, rows: int) -> float:
