@@ -5,8 +5,8 @@ import numpy as np
 from llmcli.kernels import layout
 from llmcli.kernels.layer import attend_head, row_of
 from llmcli.kernels.parts import capped
-from llmcli.kernels.tiles import times_panel
-from llmcli.kernels.vectors import LANES, mix_1_by_1, mix_1_by_4, mix_3_by_1, mix_3_by_4
+from llmcli.kernels.tiles import mixed, times_panel
+from llmcli.kernels.vectors import LANES
 from llmcli.kernels.words import apart, exp, floats, inlined, ints
 
 _LOWEST = np.float32(-np.inf)
@@ -49,32 +49,6 @@ def attend_alone(job, facts, reals, place, token, head, me):
         share = np.float32(1) / sums[query]
         for i in range(query * dim, (query + 1) * dim):
             out[i] *= share
-
-
-@inlined
-def _mixed(weights, count, rows, dim, keys, out, out_stride):
-    """out [count, dim] += weights [count, keys] times rows [keys, dim]. Addresses."""
-    apart()
-    weight_stride = layout.KEYS_TOGETHER * 4
-    wide = dim // (4 * LANES) * (4 * LANES)
-    for column in range(0, dim, LANES):
-        if column < wide and column % (4 * LANES):
-            continue
-        one, here = 0, rows + column * 4
-        while one < count:
-            p, y = weights + one * weight_stride, out + one * out_stride + column * 4
-            if one + 3 <= count:
-                if column < wide:
-                    mix_3_by_4(p, weight_stride, here, dim * 4, keys, y, out_stride)
-                else:
-                    mix_3_by_1(p, weight_stride, here, dim * 4, keys, y, out_stride)
-                one += 3
-            else:
-                if column < wide:
-                    mix_1_by_4(p, weight_stride, here, dim * 4, keys, y, out_stride)
-                else:
-                    mix_1_by_1(p, weight_stride, here, dim * 4, keys, y, out_stride)
-                one += 1
 
 
 @inlined
@@ -164,7 +138,7 @@ def attend_together(job, facts, reals, place, row, head, begin, end, me):
                 for i in range(dim):
                     mine[i] *= shrunk
             values = place[layout.VALUES] + at + start * dim * 4
-            _mixed(scores_at, count, values, dim, keys, out, out_stride)
+            mixed(scores_at, block * 4, count, values, dim, keys, out, out_stride)
         for one in range(count):
             share = np.float32(1) / row_of(job, layout.WEIGHTS, token + one)[query]
             mine = floats(out + one * out_stride, dim)

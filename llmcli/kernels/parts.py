@@ -12,12 +12,14 @@ from llmcli.kernels.layout import (
     GELU_QUICK,
     GELU_TANH,
     HALVES,
+    KEYS_TOGETHER,
     LAYER_NORM,
     NO_NORM,
     PAIRS,
     SILU,
 )
-from llmcli.kernels.vectors import LANES, dot_float32, mix_four
+from llmcli.kernels.tiles import mixed, times_panel
+from llmcli.kernels.vectors import LANES
 from llmcli.kernels.words import apart, exp, floats, inlined
 
 _ONE, _TWO, _HALF = np.float32(1), np.float32(2), np.float32(0.5)
@@ -125,18 +127,26 @@ def attend(q, keys, values, first, last, group, dim, scale, cap, scores, out, pe
     Leaves sum(exp(s - peak) v) in out [group * dim], and peak and sum(exp(s - peak)) of each query.
     """
     apart()
-    count, chunks = last - first, dim // LANES
-    whole, at_q, at_keys = chunks * LANES, q.ctypes.data, keys.ctypes.data
-    for s in range(count):
-        key = (first + s) * dim
+    count = last - first
+    for i in range(group * count):
+        scores[i] = 0
+    for i in range(group * dim):
+        out[i] = 0
+    at_scores, start = scores.ctypes.data, first * dim
+    if dim % LANES == 0:
+        at_keys, at_q = keys.ctypes.data + start * 4, q.ctypes.data
+        times_panel(
+            at_keys, dim * 4, count, at_q, dim * 4, group, at_scores, count * 4, dim // LANES
+        )
+    else:
         for head in range(group):
-            mine = head * dim
-            total = dot_float32(at_keys + key * 4, at_q + mine * 4, chunks)
-            for i in range(whole, dim):
-                total += q[mine + i] * keys[key + i]
-            scores[head * count + s] = total * scale
+            for s in range(count):
+                for i in range(dim):
+                    scores[head * count + s] += q[head * dim + i] * keys[start + s * dim + i]
     for head in range(group):
         row = scores[head * count : (head + 1) * count]
+        for s in range(count):
+            row[s] *= scale
         if cap > 0:
             for s in range(count):
                 row[s] = capped(row[s], cap)
@@ -151,26 +161,18 @@ def attend(q, keys, values, first, last, group, dim, scale, cap, scores, out, pe
         for s in range(count):
             total += row[s]
         peaks[head], sums[head] = peak, total
-    for i in range(group * dim):
-        out[i] = 0
-    at_out, at_scores, at_values = out.ctypes.data, scores.ctypes.data, values.ctypes.data
-    fours = count // 4 * 4
-    for s in range(0, fours, 4):
-        value = (first + s) * dim
+    if dim % LANES == 0:
+        at_out = out.ctypes.data
+        # So many values at a time stay in a core's cache while their columns take turns.
+        for s in range(0, count, KEYS_TOGETHER):
+            some, here = min(KEYS_TOGETHER, count - s), values.ctypes.data + (start + s * dim) * 4
+            mixed(at_scores + s * 4, count * 4, group, here, dim, some, at_out, dim * 4)
+    else:
         for head in range(group):
-            at = head * count + s
-            mix_four(
-                at_out + head * dim * 4, at_values + value * 4, dim * 4, at_scores + at * 4, chunks
-            )
-            for i in range(whole, dim):
-                for one in range(4):
-                    out[head * dim + i] += scores[at + one] * values[value + one * dim + i]
-    for s in range(fours, count):
-        value = (first + s) * dim
-        for head in range(group):
-            weight = scores[head * count + s]
-            for i in range(dim):
-                out[head * dim + i] += weight * values[value + i]
+            for s in range(count):
+                weight = scores[head * count + s]
+                for i in range(dim):
+                    out[head * dim + i] += weight * values[start + s * dim + i]
 
 
 @inlined

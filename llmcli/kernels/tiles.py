@@ -36,6 +36,10 @@ from llmcli.kernels.vectors import (
     float16s,
     float32s,
     int8s,
+    mix_1_by_1,
+    mix_1_by_4,
+    mix_3_by_1,
+    mix_3_by_4,
     nibbles,
     spread,
     vector_at,
@@ -284,6 +288,34 @@ def times_panel(panel, stride, rows, x, x_stride, count, y, y_stride, chunks):
             for one in range(begin, end):
                 sum_ = floats(y + one * y_stride + row * 4, 1)
                 sum_[0] += dot_float32(x + one * x_stride, panel + row * stride, chunks)
+
+
+@inlined
+def mixed(weights, weight_stride, count, rows, width, keys, out, out_stride):
+    """out [count, width] += weights [count, keys] times rows [keys, width].
+
+    Addresses, and bytes from row to row; the width is a multiple of LANES.
+    """
+    apart()
+    stride, wide = width * 4, width // (4 * LANES) * (4 * LANES)
+    for column in range(0, width, LANES):
+        if column < wide and column % (4 * LANES):
+            continue
+        one, here = 0, rows + column * 4
+        while one < count:
+            p, y = weights + one * weight_stride, out + one * out_stride + column * 4
+            if one + 3 <= count:
+                if column < wide:
+                    mix_3_by_4(p, weight_stride, here, stride, keys, y, out_stride)
+                else:
+                    mix_3_by_1(p, weight_stride, here, stride, keys, y, out_stride)
+                one += 3
+            else:
+                if column < wide:
+                    mix_1_by_4(p, weight_stride, here, stride, keys, y, out_stride)
+                else:
+                    mix_1_by_1(p, weight_stride, here, stride, keys, y, out_stride)
+                one += 1
 
 
 @inlined

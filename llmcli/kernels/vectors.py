@@ -140,36 +140,6 @@ dot_float32 = _dot(4, float32s, far=False)
 dot_float16, dot_bfloat16, dot_int8 = _dot(2, float16s), _dot(2, bfloat16s), _dot(1, int8s)
 
 
-@intrinsic
-def mix_four(_typing, out, rows, stride, weights, chunks):
-    """out += weights[0] rows[0] + ... + weights[3] rows[3], each `chunks` times LANES floats.
-
-    All are addresses; `stride` bytes lie between rows.
-    """
-
-    def generate(context, builder, _signature, args):
-        out, rows, stride, weights, chunks = args
-        out, weights = (builder.inttoptr(one, F32.as_pointer()) for one in (out, weights))
-        four = [spread(builder, builder.load(builder.gep(weights, [I64(i)]))) for i in range(4)]
-        starts = [
-            builder.inttoptr(builder.add(rows, builder.mul(stride, I64(i))), F32.as_pointer())
-            for i in range(4)
-        ]
-        with cgutils.for_range(builder, chunks) as over:
-            column = builder.mul(over.index, I64(LANES))
-            sum_ = vector_at(builder, out, column, FLOATS)
-            for weight, start in zip(four, starts, strict=True):
-                product = builder.fmul(
-                    weight, vector_at(builder, start, column, FLOATS), flags=FLAGS
-                )
-                sum_ = builder.fadd(sum_, product, flags=FLAGS)
-            place = builder.bitcast(builder.gep(out, [column]), FLOATS.as_pointer())
-            builder.store(sum_, place, align=4)
-        return context.get_dummy_value()
-
-    return types.none(*(types.int64,) * 5), generate
-
-
 def _mix(tall, chunks):
     """An intrinsic: out[j] += sum over s of weights[j, s] rows[s], for j < tall.
 
