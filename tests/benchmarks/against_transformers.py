@@ -62,6 +62,7 @@ def whole_process(folder: Path, pairs: int) -> None:
 
 def in_process(folder: Path, pairs: int) -> None:
     """Seconds of 64 decode steps after 16 tokens, and of a 512-token prefill."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -73,7 +74,9 @@ def in_process(folder: Path, pairs: int) -> None:
     from llmcli.generation.stop import StopRule
     from llmcli.generation.strategies import make_strategy
 
-    decoder = load_decoder(ModelDir.open(folder), device="cpu", dtype="float32").decoder
+    decoder = load_decoder(
+        ModelDir.open(folder), device="cpu", dtype="float32", kernels="auto"
+    ).decoder
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     generator = torch.Generator().manual_seed(0)
     long = torch.randint(3, decoder.spec.vocab_size, (1, 512), generator=generator)
