@@ -23,7 +23,7 @@ from llmcli.errors import CheckpointError
 # Pages of a mapped file count as this process's memory once they are touched. So a mapping is
 # dropped after so many bytes were copied out of it, and views too small to matter are copied.
 _RELEASE_BYTES = 64 << 20
-_SMALL_BYTES = 1 << 20
+_SMALL_BYTES = 1 << 16
 
 
 class TensorFiles:
