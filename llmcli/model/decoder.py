@@ -15,7 +15,7 @@ from llmcli.model.block import make_block
 from llmcli.model.captured import CapturedSteps, Record, uncapturable
 from llmcli.model.context import Context
 from llmcli.model.embedding import Embedding, rounded, sinusoids
-from llmcli.model.fused import MOST_TOKENS, FusedStep, obstacle
+from llmcli.model.fused import FusedStep, obstacle
 from llmcli.model.linear import Linear, Weighted
 from llmcli.model.masks import alibi_bias
 from llmcli.model.norm import make_norm
@@ -161,10 +161,11 @@ class Decoder(nn.Module):
         places = Places.after(cache.length if cache is not None else 0, ids, pads)
         regime = self.spec.regime(places.stop, places.stop) if regime is None else regime
         whole = cache is not None or piece is None or ids.shape[1] <= piece
-        if self._fused is not None and whole and ids.numel() <= MOST_TOKENS:
-            slots = self._slots(self._fused, cache, *ids.shape, padded=pads is not None)
+        fused = self._fused
+        if fused is not None and whole and ids.numel() <= fused.most_tokens:
+            slots = self._slots(fused, cache, *ids.shape, padded=pads is not None)
             if slots is not None:
-                return self._fused_step(self._fused, ids, places, regime, cache, slots)
+                return self._fused_step(fused, ids, places, regime, cache, slots)
         step = self._captured
         if step is not None and cache is not None and ids.shape[1] == 1 and not self.watchers:
             played = step.run(self, ids, regime, cache, pads)

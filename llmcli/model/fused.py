@@ -20,7 +20,7 @@ from llmcli.model.block import Block, SharedParallelBlock
 from llmcli.model.job import Job
 from llmcli.model.linear import Linear
 from llmcli.model.matrices import describe, vector
-from llmcli.spec import Alibi, DecoderSpec, Rope
+from llmcli.spec import Alibi, DecoderSpec, Rope, count_parameters
 
 # In the order of their numbers in kernels/layout.py.
 _ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "gelu_quick", "relu")
@@ -45,7 +45,10 @@ _NORMS = (
 )
 # With more tokens than these torch's products are faster, but for processors where both have
 # vectors of the same width.
-MOST_TOKENS = 1024 if torch.backends.cpu.get_cpu_capability() == "AVX2" else 64
+_MOST_TOKENS = 1024 if torch.backends.cpu.get_cpu_capability() == "AVX2" else 64
+# A kernel cannot be broken off: what takes longer than a second or two goes module by module,
+# where Ctrl-C is heard. The rows of a batch are worth waiting for.
+_MOST_FLOPS, _LEAST_TOKENS = 150e9, 16
 _NORM_KINDS = {"rms": 1, "layer": 2}
 
 
@@ -68,6 +71,12 @@ def obstacle(spec: DecoderSpec) -> str | None:
     return None
 
 
+def most_tokens(spec: DecoderSpec) -> int:
+    """With more tokens at once than these the modules run, where there are kernels too."""
+    in_time = int(_MOST_FLOPS / (2 * count_parameters(spec)))
+    return min(_MOST_TOKENS, max(_LEAST_TOKENS, in_time))
+
+
 class FusedStep:
     """All layers of a decoder for one token or a few: rows of a batch, or tokens of one row."""
 
@@ -79,6 +88,7 @@ class FusedStep:
         self._rooms, self._units = [1], [1]
         self._job = Job()
         self._reach = self._most = 0
+        self.most_tokens = most_tokens(spec)
         self._places = np.zeros((len(self._blocks), layout.PLACE), np.int64)
         self._places[:, layout.WINDOW] = [layer.window or 0 for layer in spec.layers]
         self.ready = self._describe()

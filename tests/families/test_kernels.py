@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -10,7 +12,7 @@ from llmcli.cache import CacheKind, make_cache
 from llmcli.generation.stepper import Stepper
 from llmcli.kernels.team import Team
 from llmcli.model import Decoder
-from llmcli.model.fused import obstacle
+from llmcli.model.fused import most_tokens, obstacle
 from llmcli.model.linear import Weighted
 from llmcli.model.packed import pack_int4, pack_int8
 from llmcli.spec import DecoderSpec, matrices
@@ -191,6 +193,22 @@ def test_long_texts_agree_with_torch(name: str, oracle: MakeOracle, teams) -> No
             logits.append([decoder(piece, cache, last_only=False) for piece in pieces])
     for ours, torchs in zip(*logits, strict=True):
         assert_close(ours, torchs)
+
+
+def test_what_would_take_long_goes_where_ctrl_c_is_heard(oracle: MakeOracle, teams) -> None:
+    theirs = oracle(next(row for row in ROWS if row.model_type() == "llama"))
+    small = theirs.loaded.spec
+    assert most_tokens(small) >= 64
+    assert most_tokens(replace(small, vocab_size=1 << 30)) == 16
+    decoder = _accelerated(theirs, teams[1])
+    assert decoder._fused is not None
+    decoder._fused.most_tokens = 2
+    seen: list[int] = []
+    decoder.layers[0].register_forward_hook(lambda *_: seen.append(1))
+    with torch.inference_mode():
+        for piece in theirs.ids.split([3, 2, theirs.ids.shape[1] - 5], 1):
+            decoder(piece, make_cache("growing", decoder.spec))
+    assert len(seen) == 2
 
 
 def test_a_watched_decoder_runs_its_modules(oracle: MakeOracle, teams) -> None:
