@@ -177,7 +177,7 @@ def load_found(resolved: Resolved, loading: Loading, *, template: Path | None = 
 
 
 def _announce_compiling() -> None:
-    terminal.note("compiling kernels for this machine, once; it takes about ten seconds")
+    terminal.note("compiling kernels for this machine, once; it takes about half a minute")
 
 
 def make_prompt(
