@@ -36,11 +36,8 @@ def capture(decoder: Decoder, record: Record) -> str | None:
 def _difference(decoder: Decoder) -> str | None:
     """What played steps do that ordinary ones do not, on ids 0, 1, 2, ..."""
     played = _steps(decoder)
-    decoder.watchers += 1
-    try:
+    with decoder.watched():
         plain = _steps(decoder)
-    finally:
-        decoder.watchers -= 1
     off = ((played - plain).norm() / plain.norm()).item()
     # In 16 bits two ways of adding up differ by a percent or so after many layers.
     allowed = 1e-3 if decoder.dtype in (torch.float32, torch.float64) else 0.05

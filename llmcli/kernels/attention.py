@@ -4,10 +4,10 @@ import numpy as np
 
 from llmcli.kernels import layout
 from llmcli.kernels.layer import attend_head, row_of
-from llmcli.kernels.parts import capped
+from llmcli.kernels.parts import weighed
 from llmcli.kernels.tiles import mixed, times_panel
 from llmcli.kernels.vectors import LANES
-from llmcli.kernels.words import apart, exp, floats, inlined, ints
+from llmcli.kernels.words import apart, floats, inlined, ints
 
 _LOWEST = np.float32(-np.inf)
 
@@ -49,35 +49,6 @@ def attend_alone(job, facts, reals, place, token, head, me):
         share = np.float32(1) / sums[query]
         for i in range(query * dim, (query + 1) * dim):
             out[i] *= share
-
-
-@inlined
-def _weighed(scores, low, high, count, scale, cap, peak):
-    """Scores low ... high become exp(score - peak), all else of `count` 0.
-
-    Returns the new peak, what the sums so far shrink by, and the sum of these.
-    """
-    apart()
-    for s in range(low, high):
-        scores[s] *= scale
-    if cap > 0:
-        for s in range(low, high):
-            scores[s] = capped(scores[s], cap)
-    highest = peak
-    for s in range(low, high):
-        # A NaN becomes the peak, and with it all that follows.
-        if not scores[s] <= highest:
-            highest = scores[s]
-    total = np.float32(0)
-    for s in range(low, high):
-        scores[s] = exp(scores[s] - highest)
-    for s in range(low, high):
-        total += scores[s]
-    for s in range(low):
-        scores[s] = 0
-    for s in range(high, count):
-        scores[s] = 0
-    return highest, exp(peak - highest), total
 
 
 @inlined
@@ -124,7 +95,7 @@ def attend_together(job, facts, reals, place, row, head, begin, end, me):
                     continue
                 peaks = row_of(job, layout.PEAKS, token + one)
                 sums = row_of(job, layout.WEIGHTS, token + one)
-                peak, shrunk, total = _weighed(
+                peak, shrunk, total = weighed(
                     scores,
                     low,
                     high,

@@ -3,10 +3,10 @@
 import numpy as np
 
 from llmcli.kernels import layout
-from llmcli.kernels.parts import attend, norm, rotate
+from llmcli.kernels.parts import activate, attend, norm, rotate
 from llmcli.kernels.words import floats, inlined
 
-_NO_BIAS, _START = np.int64(0), np.int64(0)
+_NO_BIAS, _START, _ONE = np.int64(0), np.int64(0), np.float32(1)
 
 
 @inlined
@@ -49,10 +49,63 @@ def normed(facts, reals, table, which, x, y):
 
 
 @inlined
-def add_scaled(scale, part, x, count):
-    """x += scale * part."""
-    for i in range(count):
+def before_attention(facts, reals, table, x, norms):
+    """What attention reads of the stream x."""
+    if facts[layout.RESIDUAL] == layout.NORM_AFTER_SUM:
+        _copied(facts, x, norms)
+    else:
+        normed(facts, reals, table, layout.ATTN_NORM, x, norms)
+
+
+@inlined
+def before_mlp(facts, reals, table, part, x, norms):
+    """Attention's part goes to the stream; what the MLP reads of it."""
+    if facts[layout.RESIDUAL] == layout.SIDE_BY_SIDE:
+        # The MLP reads the same stream, so attention's part is added only behind it.
+        normed(facts, reals, table, layout.MLP_NORM, x, norms)
+        _add_scaled(_ONE, part, x, facts)
+    elif facts[layout.RESIDUAL] == layout.NORM_AFTER_SUM:
+        _add_scaled(_ONE, part, x, facts)
+        normed(facts, reals, table, layout.ATTN_NORM, x, x)
+        _copied(facts, x, norms)
+    else:
+        normed(facts, reals, table, layout.POST_ATTN_NORM, part, norms)
+        _add_scaled(reals[layout.RESIDUAL_SCALE], norms, x, facts)
+        normed(facts, reals, table, layout.MLP_NORM, x, norms)
+
+
+@inlined
+def behind_mlp(facts, reals, table, part, x, norms):
+    """The MLP's part goes to the stream; `norms` is room."""
+    if facts[layout.RESIDUAL] == layout.SIDE_BY_SIDE:
+        _add_scaled(_ONE, part, x, facts)
+    elif facts[layout.RESIDUAL] == layout.NORM_AFTER_SUM:
+        _add_scaled(_ONE, part, x, facts)
+        normed(facts, reals, table, layout.MLP_NORM, x, x)
+    else:
+        normed(facts, reals, table, layout.POST_MLP_NORM, part, norms)
+        _add_scaled(reals[layout.RESIDUAL_SCALE], norms, x, facts)
+
+
+@inlined
+def activated(facts, gate, up, out, start, stop):
+    """out[start:stop] of the MLP's inner rows."""
+    if facts[layout.GATED]:
+        activate(facts[layout.ACTIVATION], gate, up, out, start, stop)
+    else:
+        activate(facts[layout.ACTIVATION], up, up[:0], out, start, stop)
+
+
+@inlined
+def _add_scaled(scale, part, x, facts):
+    for i in range(facts[layout.HIDDEN]):
         x[i] += scale * part[i]
+
+
+@inlined
+def _copied(facts, x, y):
+    for i in range(facts[layout.HIDDEN]):
+        y[i] = x[i]
 
 
 @inlined

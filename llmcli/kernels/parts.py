@@ -120,6 +120,35 @@ def activate(kind, gate, up, y, start, stop):
 
 
 @inlined
+def weighed(scores, low, high, count, scale, cap, peak):
+    """Scores low ... high become exp(score - peak), all else of `count` 0.
+
+    Returns the new peak, what the sums so far shrink by, and the sum of these.
+    """
+    apart()
+    for s in range(low, high):
+        scores[s] *= scale
+    if cap > 0:
+        for s in range(low, high):
+            scores[s] = capped(scores[s], cap)
+    highest = peak
+    for s in range(low, high):
+        # A NaN becomes the peak, and with it all that follows.
+        if not scores[s] <= highest:
+            highest = scores[s]
+    total = np.float32(0)
+    for s in range(low, high):
+        scores[s] = exp(scores[s] - highest)
+    for s in range(low, high):
+        total += scores[s]
+    for s in range(low):
+        scores[s] = 0
+    for s in range(high, count):
+        scores[s] = 0
+    return highest, exp(peak - highest), total
+
+
+@inlined
 def attend(q, keys, values, first, last, group, dim, scale, cap, scores, out, peaks, sums):
     """What the keys first ... last add for one key-value head and its `group` of queries.
 
@@ -145,22 +174,7 @@ def attend(q, keys, values, first, last, group, dim, scale, cap, scores, out, pe
                     scores[head * count + s] += q[head * dim + i] * keys[start + s * dim + i]
     for head in range(group):
         row = scores[head * count : (head + 1) * count]
-        for s in range(count):
-            row[s] *= scale
-        if cap > 0:
-            for s in range(count):
-                row[s] = capped(row[s], cap)
-        peak = _LOWEST
-        for s in range(count):
-            # A NaN becomes the peak, and with it all that follows.
-            if not row[s] <= peak:
-                peak = row[s]
-        for s in range(count):
-            row[s] = exp(row[s] - peak)
-        total = np.float32(0)
-        for s in range(count):
-            total += row[s]
-        peaks[head], sums[head] = peak, total
+        peaks[head], _, sums[head] = weighed(row, 0, count, count, scale, cap, _LOWEST)
     if dim % LANES == 0:
         at_out = out.ctypes.data
         # So many values at a time stay in a core's cache while their columns take turns.

@@ -9,16 +9,17 @@ import numpy as np
 from llmcli.kernels import layout
 from llmcli.kernels.attention import attend_alone, attend_together
 from llmcli.kernels.layer import (
-    add_scaled,
+    activated,
+    before_attention,
+    before_mlp,
+    behind_mlp,
     matrix_of,
-    normed,
     queries,
     remember,
     row_of,
     stacked_rows,
 )
 from llmcli.kernels.meeting import meet, share
-from llmcli.kernels.parts import activate
 from llmcli.kernels.tiles import rows_times_each
 from llmcli.kernels.words import floats, inlined, ints
 
@@ -80,41 +81,6 @@ def _attend_each(job, facts, reals, place, me, team):
 
 
 @inlined
-def _before(job, facts, reals, table, start, stop):
-    """What attention reads."""
-    hidden = facts[layout.HIDDEN]
-    for token in range(start, stop):
-        x, norms = row_of(job, layout.STREAM, token), row_of(job, layout.NORMED, token)
-        if facts[layout.RESIDUAL] == layout.NORM_AFTER_SUM:
-            for i in range(hidden):
-                norms[i] = x[i]
-        else:
-            normed(facts, reals, table, layout.ATTN_NORM, x, norms)
-
-
-@inlined
-def _between(job, facts, reals, table, start, stop):
-    """Attention's part goes to the stream; what the MLP reads."""
-    hidden, residual = facts[layout.HIDDEN], facts[layout.RESIDUAL]
-    for token in range(start, stop):
-        x, norms = row_of(job, layout.STREAM, token), row_of(job, layout.NORMED, token)
-        part = row_of(job, layout.PART, token)
-        if residual == layout.SIDE_BY_SIDE:
-            # The MLP reads the same stream, so attention's part is added only behind it.
-            normed(facts, reals, table, layout.MLP_NORM, x, norms)
-            add_scaled(np.float32(1), part, x, hidden)
-        elif residual == layout.NORM_AFTER_SUM:
-            add_scaled(np.float32(1), part, x, hidden)
-            normed(facts, reals, table, layout.ATTN_NORM, x, x)
-            for i in range(hidden):
-                norms[i] = x[i]
-        else:
-            normed(facts, reals, table, layout.POST_ATTN_NORM, part, norms)
-            add_scaled(reals[layout.RESIDUAL_SCALE], norms, x, hidden)
-            normed(facts, reals, table, layout.MLP_NORM, x, norms)
-
-
-@inlined
 def _inner(job, facts, table, me, team):
     """This thread's share of the MLP's inner rows, for every token."""
     start, stop = share(facts[layout.INNER], me, team)
@@ -131,27 +97,21 @@ def _inner(job, facts, table, me, team):
     for token in range(count):
         gate, up = row_of(job, layout.GATED_INNER, token), row_of(job, layout.UP_INNER, token)
         out = row_of(job, layout.INNER_OUT, token)
-        if facts[layout.GATED]:
-            activate(facts[layout.ACTIVATION], gate, up, out, start, stop)
-        else:
-            activate(facts[layout.ACTIVATION], up, up[:0], out, start, stop)
+        activated(facts, gate, up, out, start, stop)
 
 
 @inlined
-def _behind(job, facts, reals, table, start, stop):
-    """The MLP's part goes to the stream."""
-    hidden, residual = facts[layout.HIDDEN], facts[layout.RESIDUAL]
+def _streams(job, facts, reals, table, stage, start, stop):
+    """These tokens' streams before attention (0), between (5) or behind the MLP (8)."""
     for token in range(start, stop):
-        x, part = row_of(job, layout.STREAM, token), row_of(job, layout.PART, token)
-        if residual == layout.SIDE_BY_SIDE:
-            add_scaled(np.float32(1), part, x, hidden)
-        elif residual == layout.NORM_AFTER_SUM:
-            add_scaled(np.float32(1), part, x, hidden)
-            normed(facts, reals, table, layout.MLP_NORM, x, x)
+        x, norms = row_of(job, layout.STREAM, token), row_of(job, layout.NORMED, token)
+        part = row_of(job, layout.PART, token)
+        if stage == 0:
+            before_attention(facts, reals, table, x, norms)
+        elif stage == 5:
+            before_mlp(facts, reals, table, part, x, norms)
         else:
-            norms = row_of(job, layout.NORMED, token)
-            normed(facts, reals, table, layout.POST_MLP_NORM, part, norms)
-            add_scaled(reals[layout.RESIDUAL_SCALE], norms, x, hidden)
+            behind_mlp(facts, reals, table, part, x, norms)
 
 
 @inlined
@@ -170,8 +130,8 @@ def several(me, team, job_at):
         table = ints(job[2 * layout.TABLES] + layer * layout.TABLE * 8, layout.TABLE)
         place = ints(job[2 * layout.PLACES] + layer * layout.PLACE * 8, layout.PLACE)
         for stage in range(8):
-            if stage == 0:
-                _before(job, facts, reals, table, start, stop)
+            if stage in (0, 5):
+                _streams(job, facts, reals, table, stage, start, stop)
             elif stage == 1:
                 _stacked(job, table, layout.Q, _QKV, layout.NORMED, layout.QKV, me, team)
             elif stage == 2:
@@ -180,8 +140,6 @@ def several(me, team, job_at):
                 _attend_each(job, facts, reals, place, me, team)
             elif stage == 4:
                 _stacked(job, table, layout.OUT, _ONE, layout.ATTENDED, layout.PART, me, team)
-            elif stage == 5:
-                _between(job, facts, reals, table, start, stop)
             elif stage == 6:
                 _inner(job, facts, table, me, team)
             else:
@@ -189,5 +147,5 @@ def several(me, team, job_at):
             round_ += 1
             if not meet(barrier, team, round_):
                 return 1
-        _behind(job, facts, reals, table, start, stop)
+        _streams(job, facts, reals, table, 8, start, stop)
     return 0

@@ -13,17 +13,19 @@ import numpy as np
 from llmcli.kernels import layout
 from llmcli.kernels.dots import rows_times
 from llmcli.kernels.layer import (
-    add_scaled,
+    activated,
     attend_head,
+    before_attention,
+    before_mlp,
+    behind_mlp,
     matrix_of,
-    normed,
     queries,
     remember,
     row_of,
     stacked_rows,
 )
 from llmcli.kernels.meeting import meet, share
-from llmcli.kernels.parts import activate, merge
+from llmcli.kernels.parts import merge
 from llmcli.kernels.words import floats, inlined, ints
 
 # How many matrices lie behind one another.
@@ -73,9 +75,7 @@ def step(me, team, job_at):
     reals = floats(job[2 * layout.SHARED_REALS], layout.REALS)
     barrier = job[2 * layout.BARRIER]
     hidden, heads, dim = facts[layout.HIDDEN], facts[layout.HEADS], facts[layout.HEAD_DIM]
-    width, residual = facts[layout.INNER], facts[layout.RESIDUAL]
-    after_sum, both = residual == layout.NORM_AFTER_SUM, residual == layout.SIDE_BY_SIDE
-    scale, round_ = reals[layout.RESIDUAL_SCALE], 0
+    round_ = 0
 
     stream, qkv = row_of(job, layout.STREAM, 0), row_of(job, layout.QKV, 0)
     part, inner = row_of(job, layout.PART, 0), row_of(job, layout.INNER_OUT, 0)
@@ -90,11 +90,7 @@ def step(me, team, job_at):
     for layer in range(facts[layout.LAYERS]):
         table = ints(job[2 * layout.TABLES] + layer * layout.TABLE * 8, layout.TABLE)
         place = ints(job[2 * layout.PLACES] + layer * layout.PLACE * 8, layout.PLACE)
-        if after_sum:
-            for i in range(hidden):
-                norms[i] = x[i]
-        else:
-            normed(facts, reals, table, layout.ATTN_NORM, x, norms)
+        before_attention(facts, reals, table, x, norms)
         _stacked(table, layout.Q, _QKV, norms, sums, qkv, me, team)
         round_ += 1
         if not meet(barrier, team, round_):
@@ -121,27 +117,12 @@ def step(me, team, job_at):
         if not meet(barrier, team, round_):
             return 1
 
-        if both:
-            # The MLP reads the same stream, so attention's part is added only behind it.
-            normed(facts, reals, table, layout.MLP_NORM, x, norms)
-            add_scaled(np.float32(1), part, x, hidden)
-        elif after_sum:
-            add_scaled(np.float32(1), part, x, hidden)
-            normed(facts, reals, table, layout.ATTN_NORM, x, x)
-            for i in range(hidden):
-                norms[i] = x[i]
-        else:
-            normed(facts, reals, table, layout.POST_ATTN_NORM, part, norms)
-            add_scaled(scale, norms, x, hidden)
-            normed(facts, reals, table, layout.MLP_NORM, x, norms)
-        start, stop = share(width, me, team)
+        before_mlp(facts, reals, table, part, x, norms)
+        start, stop = share(facts[layout.INNER], me, team)
         if facts[layout.GATED]:
             rows_times(matrix_of(table, layout.GATE), norms, sums, gate, start, stop)
-            rows_times(matrix_of(table, layout.UP), norms, sums, up, start, stop)
-            activate(facts[layout.ACTIVATION], gate, up, inner, start, stop)
-        else:
-            rows_times(matrix_of(table, layout.UP), norms, sums, up, start, stop)
-            activate(facts[layout.ACTIVATION], up, up[:0], inner, start, stop)
+        rows_times(matrix_of(table, layout.UP), norms, sums, up, start, stop)
+        activated(facts, gate, up, inner, start, stop)
         round_ += 1
         if not meet(barrier, team, round_):
             return 1
@@ -151,14 +132,7 @@ def step(me, team, job_at):
         if not meet(barrier, team, round_):
             return 1
 
-        if both:
-            add_scaled(np.float32(1), part, x, hidden)
-        elif after_sum:
-            add_scaled(np.float32(1), part, x, hidden)
-            normed(facts, reals, table, layout.MLP_NORM, x, x)
-        else:
-            normed(facts, reals, table, layout.POST_MLP_NORM, part, norms)
-            add_scaled(scale, norms, x, hidden)
+        behind_mlp(facts, reals, table, part, x, norms)
     if me == 0:
         for i in range(hidden):
             stream[i] = x[i]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import prod
 
 import torch
@@ -50,8 +51,7 @@ class Decoder(nn.Module):
         self._dtype: torch.dtype | None = None
         self._fused: FusedStep | None = None
         self._captured: CapturedSteps | None = None
-        # Forwards run module by module while this is above 0, as a watcher needs them to.
-        self.watchers = 0
+        self._watchers = 0
 
     @classmethod
     def filled(
@@ -102,6 +102,15 @@ class Decoder(nn.Module):
         """
         possible = uncapturable(self.spec) is None
         self._captured = CapturedSteps(record) if record is not None and possible else None
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Inside, forwards run module by module, as hooks need them to."""
+        self._watchers += 1
+        try:
+            yield
+        finally:
+            self._watchers -= 1
 
     @property
     def fused(self) -> bool:
@@ -167,7 +176,7 @@ class Decoder(nn.Module):
             if slots is not None:
                 return self._fused_step(fused, ids, places, regime, cache, slots)
         step = self._captured
-        if step is not None and cache is not None and ids.shape[1] == 1 and not self.watchers:
+        if step is not None and cache is not None and ids.shape[1] == 1 and not self._watchers:
             played = step.run(self, ids, regime, cache, pads)
             if played is not None:
                 return played
@@ -209,7 +218,7 @@ class Decoder(nn.Module):
     ) -> list[Slot] | None:
         """Where the kernels may put these tokens, or None where the modules have to."""
         # Of several tokens some may stand in padding, which sees itself alone.
-        if self.watchers or (padded and tokens > 1):
+        if self._watchers or (padded and tokens > 1):
             return None
         if cache is None:
             # A layer is done with its keys before the next one has any.
@@ -230,10 +239,8 @@ class Decoder(nn.Module):
         cache: KVCache | None,
         slots: list[Slot],
     ) -> Tensor:
-        regimes, positions = self._regimes(regime), places.positions(places.slots)
-        turns = {}
-        for rope, table in self._tables.items():
-            cos, sin = table.upto(places.stop, regimes[rope], ids.device)
+        positions, turns = places.positions(places.slots), {}
+        for rope, (cos, sin) in self.tables(places.stop, regime).items():
             if ids.numel() == 1:
                 turns[rope] = cos[places.stop - 1], sin[places.stop - 1]
             else:

@@ -25,7 +25,7 @@ def first_bad_part(decoder: Decoder, ids: Tensor) -> str | None:
         if name and not isinstance(module, nn.ModuleList)
     ]
     try:
-        with torch.inference_mode():
+        with torch.inference_mode(), decoder.watched():
             logits = decoder(ids)
     finally:
         for handle in handles:

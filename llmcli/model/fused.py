@@ -20,6 +20,7 @@ from llmcli.model.block import Block, SharedParallelBlock
 from llmcli.model.job import Job
 from llmcli.model.linear import Linear
 from llmcli.model.matrices import describe, vector
+from llmcli.model.product import MOST_NARROW_ROWS
 from llmcli.spec import Alibi, DecoderSpec, Rope, count_parameters
 
 # In the order of their numbers in kernels/layout.py.
@@ -43,9 +44,6 @@ _NORMS = (
     "attn.q_norm",
     "attn.k_norm",
 )
-# With more tokens than these torch's products are faster, but for processors where both have
-# vectors of the same width.
-_MOST_TOKENS = 1024 if torch.backends.cpu.get_cpu_capability() == "AVX2" else 64
 # A kernel cannot be broken off: what takes longer than a second or two goes module by module,
 # where Ctrl-C is heard. The rows of a batch are worth waiting for.
 _MOST_FLOPS, _LEAST_TOKENS = 150e9, 16
@@ -74,7 +72,7 @@ def obstacle(spec: DecoderSpec) -> str | None:
 def most_tokens(spec: DecoderSpec) -> int:
     """With more tokens at once than these the modules run, where there are kernels too."""
     in_time = int(_MOST_FLOPS / (2 * count_parameters(spec)))
-    return min(_MOST_TOKENS, max(_LEAST_TOKENS, in_time))
+    return min(MOST_NARROW_ROWS, max(_LEAST_TOKENS, in_time))
 
 
 class FusedStep:

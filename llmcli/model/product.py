@@ -13,8 +13,9 @@ from llmcli.model.linear import Weighted
 from llmcli.model.matrices import Described, describe
 
 # With more rows than these, torch's matrix product is as fast where it can read the weights as
-# they are, and about as fast where it first has to make floats of them.
-_MOST_ROWS, _MOST_NARROW_ROWS = 64, 1024
+# they are; where it has to make floats of them first, only on wider vectors than the kernels'.
+_MOST_ROWS = 64
+MOST_NARROW_ROWS = 1024 if torch.backends.cpu.get_cpu_capability() == "AVX2" else _MOST_ROWS
 
 
 class Product:
@@ -32,7 +33,7 @@ class Product:
         """x [...,C_in] times the matrix; None where the kernels cannot, or torch is faster."""
         rows, columns = owner.shape
         count = x.numel() // columns
-        if count > (_MOST_ROWS if owner.dtype == torch.float32 else _MOST_NARROW_ROWS):
+        if count > (_MOST_ROWS if owner.dtype == torch.float32 else MOST_NARROW_ROWS):
             return None
         if owner not in self._known:
             found = describe(owner, bias)

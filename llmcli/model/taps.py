@@ -71,8 +71,7 @@ def tapped(
     caller's. Whatever ends the block, the decoder is left as it was.
     """
     with ExitStack() as stack:
-        decoder.watchers += 1
-        stack.callback(_unwatch, decoder)
+        stack.enter_context(decoder.watched())
         for site, tap in taps.items():
             stack.callback(_hook(decoder, site, tap).remove)
         for layer, watch in (weights or {}).items():
@@ -82,10 +81,6 @@ def tapped(
             mixer.__dict__["attend"] = partial(_attend_and_show, mixer, watch)
             stack.callback(mixer.__dict__.pop, "attend")
         yield
-
-
-def _unwatch(decoder: Decoder) -> None:
-    decoder.watchers -= 1
 
 
 def attending(decoder: Decoder, layer: int) -> Attending | None:

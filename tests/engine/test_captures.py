@@ -78,7 +78,7 @@ def test_other_steps_are_not(decoder: Decoder, record, why: str) -> None:
     assert said.startswith(f"torch ({why}")
     assert "more" not in said
     assert not _captures(decoder)
-    assert decoder.watchers == 0
+    assert decoder._watchers == 0
     assert torch.equal(decoder(ids), before)
     with pytest.raises(LlmcliError, match=why):
         accelerate(decoder, record, required=True)

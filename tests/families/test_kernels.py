@@ -12,6 +12,7 @@ from llmcli.cache import CacheKind, make_cache
 from llmcli.generation.stepper import Stepper
 from llmcli.kernels.team import Team
 from llmcli.model import Decoder
+from llmcli.model.diagnose import first_bad_part
 from llmcli.model.fused import most_tokens, obstacle
 from llmcli.model.linear import Weighted
 from llmcli.model.packed import pack_int4, pack_int8
@@ -229,11 +230,19 @@ def test_a_watched_decoder_runs_its_modules(oracle: MakeOracle, teams) -> None:
         decoder(theirs.ids[:, :4], cache)
         decoder(theirs.ids[:, 4:5], cache)
         assert not seen
-        decoder.watchers += 1
-        decoder(theirs.ids[:, 5:6], cache)
-        decoder(theirs.ids[:, 6:8], cache)
+        with decoder.watched():
+            decoder(theirs.ids[:, 5:6], cache)
+            decoder(theirs.ids[:, 6:8], cache)
+            decoder(theirs.ids)
     handle.remove()
-    assert len(seen) == 2
+    assert len(seen) == 3
+
+
+def test_where_it_first_goes_wrong_is_found_in_spite_of_kernels(oracle: MakeOracle, teams) -> None:
+    theirs = oracle(next(row for row in ROWS if row.model_type() == "llama"))
+    decoder = _accelerated(theirs, teams[1])
+    decoder.layers[1].get_submodule("mlp.down_proj").weight[0, 0] = float("nan")
+    assert first_bad_part(decoder, theirs.ids[:, :4]) == "layers.1.mlp.down_proj"
 
 
 def test_what_a_kernel_does_not_know_is_named() -> None:

@@ -198,10 +198,9 @@ def test_a_watched_decoder_runs_its_modules_and_a_cleared_cache_gives_its_memory
     cache = _cache("growing", decoder)
     stepper = Stepper(decoder, cache)
     stepper.feed(ids[:, :20])
-    decoder.watchers += 1
-    _assert_steps(stepper, ids[:, :25], 20, _expected(decoder, ids))
-    assert recorder.recorded == 0
-    decoder.watchers -= 1
+    with decoder.watched():
+        _assert_steps(stepper, ids[:, :25], 20, _expected(decoder, ids))
+        assert recorder.recorded == 0
     _assert_steps(stepper, ids, 25, _expected(decoder, ids))
     assert recorder.recorded == 1
     assert cache.capture is not None

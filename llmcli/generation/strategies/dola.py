@@ -113,10 +113,9 @@ def _streams_before(decoder: Decoder, layers: Sequence[int]) -> Iterator[dict[in
         return decoder.layers[layer].register_forward_pre_hook(look)
 
     handles = [watch(layer) for layer in layers]
-    decoder.watchers += 1
     try:
-        yield streams
+        with decoder.watched():
+            yield streams
     finally:
-        decoder.watchers -= 1
         for handle in handles:
             handle.remove()
