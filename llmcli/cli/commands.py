@@ -51,6 +51,16 @@ def named_in(args: Sequence[str]) -> list[str]:
     return [arg for arg in args if arg in COMMANDS][:1]
 
 
+def commands_with(option: str) -> list[str]:
+    """The commands that have an option of this name; this imports them all."""
+    app: Any = typer.main.get_command(make_app())
+    return [
+        name
+        for name, command in app.commands.items()
+        if any(option in (*one.opts, *one.secondary_opts) for one in command.params)
+    ]
+
+
 def root(version: options.Version = False) -> None:
     """Generate text from a terminal, on your own checkpoint and machine."""
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from llmcli.cli.commands import commands_with
 from llmcli.errors import UsageError
 
 
@@ -31,6 +32,8 @@ def usage_error(
     match _kind(error):
         case "NoSuchOption":
             name = str(facts["option_name"])
+            if able := commands_with(name):
+                return _of_others(name, able, command if facts["ctx"].parent else None, see)
             return UsageError(f"there is no option {name}", hint=_option_hint(name, facts, see))
         case "BadOptionUsage":
             name = str(facts["option_name"])
@@ -55,6 +58,18 @@ def _option_hint(name: str, facts: dict[str, Any], see: str) -> str:
     if any(char.isspace() for char in name):
         return "put -- before a text that begins with a dash"
     return f"{see}; put -- before a text that begins with a dash"
+
+
+def _of_others(name: str, able: Sequence[str], command: str | None, see: str) -> UsageError:
+    """A known option behind a command that lacks it, or before any."""
+    if command is None:
+        return UsageError(
+            f"option {name} stands before the command",
+            hint=f"give it behind the name of one that has it: {', '.join(able)}",
+        )
+    return UsageError(
+        f"{command} has no option {name}", hint=f"it belongs to {', '.join(able)}; {see}"
+    )
 
 
 def _missing(param: Any) -> str:

@@ -72,6 +72,13 @@ def test_version(invoke: Invoke, args: list[str]) -> None:
         (["generate", "--[bold]=x"], "there is no option --[bold]", "did you mean"),
         (["generate", "-x"], "there is no option -x", "see `llmcli generate --help`; put --"),
         (["generate", "- item"], "there is no option - ", "put -- before a text that begins"),
+        (
+            ["chat", "--raw"],
+            "chat has no option --raw",
+            "it belongs to generate, inspect-layers, bench-",
+        ),
+        (["pull", "--no-bos"], "pull has no option --no-bos", "it belongs to generate, "),
+        (["-m", "x", "chat"], "option -m stands before the command", "give it behind the name of"),
         (["generate", "-m"], "option -m needs a value", "see `llmcli generate --help`"),
         (["generate", "--raw=1"], "option --raw takes no value", "see `llmcli generate --help`"),
         (["generate", "a", "b", "[c]"], "generate: unexpected argument 'b [c]'", "put a prompt"),
