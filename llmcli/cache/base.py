@@ -134,6 +134,8 @@ class KVCache:
     rest stand at positions as if these had never been. `moving` is true while they go.
     `capture` is what a decoder keeps to run steps on `fixed` memory, and is gone with that memory;
     `wiped` is true while no slot but those of tokens has been written since `wipe`.
+    `planned` is the length that the run may reach, its last token included, which is never fed;
+    0 where nobody knows. Memory that is taken ahead for such steps ends there.
     """
 
     def __init__(self, stores: Sequence[LayerStore]) -> None:
@@ -145,6 +147,7 @@ class KVCache:
         self.moving = False
         self.capture: object | None = None
         self.wiped = False
+        self.planned = 0
 
     @property
     def seen(self) -> int:
@@ -273,5 +276,5 @@ class KVCache:
         """An independent copy with the same content."""
         copy = KVCache([store.fork() for store in self.stores])
         copy.length, copy.regime, copy.torn = self.length, self.regime, self.torn
-        copy.dropped, copy.moving = self.dropped, self.moving
+        copy.dropped, copy.moving, copy.planned = self.dropped, self.moving, self.planned
         return copy

@@ -35,8 +35,9 @@ class Ready:
 class Stepper:
     """Feeds new ids [B,T] to a decoder and returns the logits [B,V] that follow them.
 
-    `planned` is the length that the run may reach; only a rotary scaling that depends on it
-    (dynamic NTK) reads it. `on_progress(done, total)` is called after each piece of a prefill.
+    `planned` is the length that the run may reach; a rotary scaling that depends on it (dynamic
+    NTK) reads it, and memory taken ahead for recorded steps ends there. `on_progress(done, total)`
+    is called after each piece of a prefill.
     `prefilled` is how many ids the first feed computed; the rest of them the cache held.
     `ready` spares the first feed of exactly its ids, whose keys and values the cache then holds.
     `limit` says how many tokens the cache may hold, and which it drops where more come.
@@ -63,6 +64,8 @@ class Stepper:
         self.prefilled: int | None = None
         self.pads = pads
         self._planned = planned
+        if cache is not None:
+            cache.planned = planned
         self._chunk = chunk
         self._on_progress = on_progress
         self._ready = ready

@@ -22,7 +22,7 @@ from llmcli.model.attend import Visibility
 from llmcli.model.context import Context
 from llmcli.model.masks import alibi_bias
 from llmcli.model.places import Places
-from llmcli.spec import Alibi, DecoderSpec, LayerSpec
+from llmcli.spec import GROWTH_STEP, Alibi, DecoderSpec, LayerSpec
 
 if TYPE_CHECKING:
     from llmcli.model.decoder import Decoder
@@ -33,7 +33,8 @@ Work = Callable[[], Tensor]
 Record = Callable[[Work], Work]
 
 # Stretches of a cache that a step looks at: 256 slots, twice that, and so on; from 4096 on, 4096
-# more. Few captures then serve a long text, and attention reads little that does not count.
+# more, but for what the run will not need. Few captures then serve a long text, and attention
+# reads little that does not count.
 _SHORTEST, _STEP = 256, 4096
 
 
@@ -71,11 +72,16 @@ class CudaGraphs:
         return play
 
 
-def _reach(length: int) -> int:
-    """Slots that a step behind `length` tokens looks at."""
+def _reach(length: int, planned: int) -> int:
+    """Slots that a step behind `length` tokens looks at; without need no more than a cache that
+    grows takes for `planned` tokens, the last of which is never fed.
+    """
     if length >= _STEP:
-        return (length // _STEP + 1) * _STEP
-    return max(_SHORTEST, 1 << length.bit_length())
+        far = (length // _STEP + 1) * _STEP
+    else:
+        far = max(_SHORTEST, 1 << length.bit_length())
+    last = max(planned - 1, length + 1)
+    return min(far, -(-last // GROWTH_STEP) * GROWTH_STEP) if planned else far
 
 
 class CapturedSteps:
@@ -102,7 +108,7 @@ class CapturedSteps:
             if (capture.seen if isinstance(capture, Capture) else capture) != seen:
                 cache.capture = seen
                 return None
-            reach = _reach(cache.length)
+            reach = _reach(cache.length, cache.planned)
             memory = cache.fixed(reach)
             if memory is None or any(one.keys.shape[0] != ids.shape[0] for one in memory):
                 return None

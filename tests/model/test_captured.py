@@ -14,6 +14,7 @@ from llmcli.generation.stepper import Stepper
 from llmcli.model import Decoder
 from llmcli.model.packed import pack_int4, pack_int8
 from llmcli.spec import Alibi, DecoderSpec, matrices
+from llmcli.spec.cache_size import cache_bytes
 from tests.cache.poison import POISONERS
 from tests.tape import Recorder
 from tests.tiny import random_decoder, random_parameters, tiny_spec
@@ -83,6 +84,33 @@ def test_steps_over_all_that_grows(name: str, kind: CacheKind) -> None:
     # Of 33 steps two are run as they are first, and one or two more at each new stretch.
     assert recorder.recorded >= 1
     assert recorder.played >= 24
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("length", "planned"), [(520, 529), (254, 530), (510, 769), (254, 271)])
+def test_a_run_takes_no_more_memory_than_it_is_said_to(
+    kind: CacheKind, length: int, planned: int
+) -> None:
+    decoder, recorder = _captured(SPECS["window"])
+    ids = _ids(length + 8)
+    cache = _cache(kind, decoder, planned)
+    stepper = Stepper(decoder, cache, planned=planned)
+    stepper.feed(ids[:, :length])
+    _assert_steps(stepper, ids, length, _expected(decoder, ids))
+    assert recorder.played
+    most = cache_bytes(kind, decoder.spec, [planned - 1], element_bytes=8, planned=planned)
+    assert cache.nbytes <= most
+
+
+def test_a_run_that_reaches_further_than_it_planned_goes_on() -> None:
+    decoder, _ = _captured(SPECS["full"])
+    ids = _ids(520)
+    cache = _cache("growing", decoder)
+    stepper = Stepper(decoder, cache, planned=252)
+    for start, stop in ((250, 262), (508, 520)):
+        stepper.feed(ids[:, stepper.ids.shape[1] : start])
+        _assert_steps(stepper, ids[:, :stop], start, _expected(decoder, ids))
+    assert cache.nbytes == cache_bytes("growing", decoder.spec, [520], element_bytes=8)
 
 
 def test_what_a_rewound_token_left_is_not_seen_even_if_it_is_no_number() -> None:
