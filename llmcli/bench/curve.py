@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import torch
 
@@ -39,9 +40,9 @@ def fit(
 
     A slow token's noise is larger in proportion, and must not decide where fast ones lie.
 
-    No coefficient but the constant may be negative, since no token gets cheaper by standing
-    later: a fit that wants one is made again without that term. `piece` is how many tokens go
-    through the layers at a time; a term for pieces is fitted where points lie in several.
+    No coefficient may be negative: no token takes less than no time, or gets cheaper by standing
+    later. Of all fits without negative ones this is the best. `piece` is how many tokens go through
+    the layers at a time; a term for pieces is fitted where points lie in several.
     """
     positions = {position for position, _ in points}
     if len(positions) < degree + 2:
@@ -52,14 +53,9 @@ def fit(
         terms["per_piece"] = lambda position: float(position // whole)
     if degree == 2:
         terms["quadratic"] = lambda position: float(position) ** 2
-    while True:
-        found = _solved(points, terms)
-        negative = [name for name in terms if name != "constant" and found[name] < 0]
-        if not negative:
-            break
-        del terms[negative[-1]]
+    found = _solved(points, terms)
     curve = Curve(
-        found["constant"],
+        found.get("constant", 0.0),
         found.get("linear", 0.0),
         found.get("quadratic", 0.0),
         1.0,
@@ -87,11 +83,23 @@ def crossover(on: Curve, off: Curve, *, first: int, last: int) -> int | None:
 
 
 def _solved(points: Sequence[tuple[int, float]], terms: Mapping[str, Term]) -> dict[str, float]:
-    rows = [[term(position) for term in terms.values()] for position, _ in points]
-    matrix = torch.tensor(rows, dtype=torch.float64)
-    # Columns are scaled to 1, else the squares drown the constant.
-    scales = matrix.abs().amax(0).clamp(min=1.0)
+    """The coefficients above 0. The best fit without negative ones is the plain best of its terms,
+    and these are so few that all choices of them are tried.
+    """
+    every = torch.tensor([[term(at) for term in terms.values()] for at, _ in points]).double()
     wanted = torch.tensor([seconds for _, seconds in points], dtype=torch.float64)[:, None]
     weights = 1 / wanted.clamp(min=wanted.max().item() * 1e-6 or 1.0)
-    weighed = torch.linalg.lstsq(matrix / scales * weights, wanted * weights, driver="gelsd")
-    return dict(zip(terms, (weighed.solution[:, 0] / scales).tolist(), strict=True))
+    # Columns are scaled to 1, else the squares drown the constant.
+    scales = every.abs().amax(0).clamp(min=1.0)
+    every, wanted = every / scales * weights, wanted * weights
+    least, best = torch.inf, dict[str, float]()
+    for count in range(1, len(terms) + 1):
+        for chosen in combinations(range(len(terms)), count):
+            columns = every[:, chosen]
+            found = torch.linalg.lstsq(columns, wanted, driver="gelsd").solution[:, 0]
+            left = (columns @ found - wanted[:, 0]).square().sum().item()
+            if left < least and bool((found >= 0).all()):
+                names = [[*terms][one] for one in chosen]
+                values = (found / scales[[*chosen]]).tolist()
+                least, best = left, dict(zip(names, values, strict=True))
+    return best

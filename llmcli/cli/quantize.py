@@ -22,22 +22,30 @@ def quantize(
     bits: options.QuantizeBits = None,
     group_size: options.GroupSize = None,
     reporting: options.Reporting,
+    threads: options.Threads = None,
     debug: options.Debug = False,  # noqa: ARG001
 ) -> int:
     """Write a checkpoint whose matrices are held in 8 or 4 bits, or measure what that costs."""
     from llmcli.cli.progress import FetchProgress
     from llmcli.cli.quality import QualityReport, read_text
-    from llmcli.cli.running import find_model
+    from llmcli.cli.running import check_loading, find_model
 
+    check_loading(options.Loading(threads=threads))
     group = INT4_GROUP if group_size is None else group_size
     _check(out, bits, group_size, reporting)
     text = read_text(reporting.text)
     with interrupts.ending_at_once():
+        import torch
+
         from llmcli.engine import quantizing
         from llmcli.engine.new_folder import check_new
+    if threads is not None:
+        torch.set_num_threads(threads)
     if out is not None:
         check_new(out)
     found = find_model(source)
+    if group_size is not None:
+        quantizing.refuse_wide_groups(found, group_size)
     report = QualityReport(found, text) if reporting.report else None
     kinds: list[PackingKind] = [_KINDS[bits]] if bits else [*_KINDS.values()]
     if out is not None:

@@ -29,7 +29,14 @@ from llmcli.engine.packed_file import Parts, Shard, index_of, plan_shards, write
 from llmcli.engine.packing import packed
 from llmcli.engine.proved import Proved, prove_folder
 from llmcli.errors import UsageError
-from llmcli.spec import PackingKind, count_parameters, packed_parts, packing
+from llmcli.spec import (
+    INT4_GROUP,
+    PackingKind,
+    count_parameters,
+    packed_parts,
+    packing,
+    parameter_shapes,
+)
 
 MOST_BYTES = 5_000_000_000
 _BITS = {"int8": 8, "int4": 4}
@@ -81,6 +88,27 @@ def refuse_packed(proved: Proved, name: str) -> None:
         raise UsageError(
             f"{printable(name)} is quantised already, to {proved.form.bits} bits",
             hint="quantise the original",
+        )
+
+
+def refuse_wide_groups(source: Resolved, group: int) -> None:
+    """Raise UsageError where an int4 group would be wider than the rows of some matrix, which would
+    be filled up with zeros to its width. Reads headers alone, and raises as `quantize` besides.
+    """
+    with TensorFiles() as files:
+        proved = prove_folder(ModelDir.open(source.path), files)
+    refuse_packed(proved, source.name)
+    shapes = parameter_shapes(proved.spec)
+    rows = {
+        shapes[name][1]: name
+        for name, kind in reversed(packing(proved.spec, "int4").items())
+        if kind == "int4"
+    }
+    if rows and group > (narrowest := min(rows)):
+        even = narrowest - narrowest % 2
+        raise UsageError(
+            f"--group-size is {group}, but the rows of {rows[narrowest]} have {narrowest} numbers",
+            hint=f"give an even number up to {even}, or leave it out for {INT4_GROUP}",
         )
 
 

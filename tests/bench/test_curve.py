@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -53,6 +54,40 @@ def test_no_token_gets_cheaper_by_standing_later() -> None:
     seconds = [1.0 - n / 1000 for n in range(100)]
     constant = sum(1 / s for s in seconds) / sum(1 / s**2 for s in seconds)
     assert curve.constant == pytest.approx(constant)
+
+
+def test_no_token_takes_less_than_no_time() -> None:
+    """What lies on a line through -50 at place 0, or on a parabola, is not told as it lies."""
+    line = fit([(n, n - 50.0) for n in range(100, 200)], degree=1)
+    assert line is not None
+    assert line.constant == 0
+    # What is least off in proportion: sum of n/s over sum of n^2/s^2.
+    ratios = [n / (n - 50) for n in range(100, 200)]
+    assert line.linear == pytest.approx(sum(ratios) / sum(ratio**2 for ratio in ratios))
+    assert line.explained < 0.98
+    bent = fit([(n, 1e-3 * n - 30.0 / n) for n in range(300, 400)], degree=2)
+    assert bent is not None
+    assert min(bent.constant, bent.linear, bent.quadratic) == 0
+    assert bent.quadratic > 0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_other_fit_without_negative_terms_is_better(seed: int) -> None:
+    """Nothing near is, and where nothing near is better nothing is."""
+    draw = random.Random(seed)
+    bend, start = draw.uniform(-1e-5, 1e-5), draw.uniform(-0.02, 0.05)
+    points = [(n, max(0.01, start + 1e-3 * n + bend * n * n)) for n in range(20, 120, 7)]
+
+    def off(curve: Curve) -> float:
+        return sum((curve.at(n) / seconds - 1) ** 2 for n, seconds in points)
+
+    best = fit(points, degree=2)
+    assert best is not None
+    for name, step in (("constant", 1e-6), ("linear", 1e-8), ("quadratic", 1e-10)):
+        value = getattr(best, name)
+        assert value >= 0
+        for other in (value + step, value - step):
+            assert other < 0 or off(replace(best, **{name: other})) > off(best)
 
 
 def test_noise_of_slow_tokens_does_not_move_the_fast_ones() -> None:

@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from llmcli.engine.quality import Measured, Quality
 from llmcli.spec import PackingKind
@@ -100,6 +101,32 @@ def test_mistakes_are_named_before_any_model_is_looked_for(
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith(f"error: {told}")
     assert len(result.err.splitlines()) == 3
+
+
+def test_threads_are_those_asked_for(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", told.append)
+    assert invoke("quantize", "stories260k", "out", "--bits", "8", "--threads", "3").code == 0
+    assert told[0] == 3
+    result = invoke("quantize", "no/such-model", "out", "--bits", "8", "--threads", "0")
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("error: --threads is 0; it must lie between 1 and 1024")
+
+
+@pytest.mark.parametrize("args", [["out", "--bits", "4"], ["--report"]])
+def test_groups_wider_than_rows_are_refused(invoke: Invoke, args: list[str]) -> None:
+    result = invoke("quantize", "stories260k", *args, "--group-size", "66")
+    assert (result.code, result.out) == (2, "")
+    assert result.err.splitlines()[::2] == [
+        "error: --group-size is 66, but the rows of layers.0.attn.q_proj.weight have 64 numbers",
+        "hint: give an even number up to 64, or leave it out for 32",
+    ]
+    assert not Path("out").exists()
+
+
+def test_groups_as_wide_as_rows_are_taken(invoke: Invoke) -> None:
+    args = ("out", "--bits", "4", "--group-size", "64")
+    assert invoke("quantize", "stories260k", *args).code == 0
 
 
 @pytest.mark.parametrize("finished", [0, 1])

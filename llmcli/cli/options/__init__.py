@@ -26,6 +26,7 @@ from llmcli.cli.options.folders import (
 )
 from llmcli.cli.options.loading import (
     Loading,
+    Threads,
 )
 from llmcli.cli.options.making import (
     CHOICE,
@@ -95,6 +96,7 @@ __all__ = [
     "StrategyChoice",
     "System",
     "Template",
+    "Threads",
     "Verbose",
     "Version",
     "flag",
