@@ -18,6 +18,7 @@ from llmcli.engine.constrained import check_grammar
 from llmcli.engine.flags import Flags, check_flags
 from llmcli.engine.overflow import check_limits
 from llmcli.errors import UsageError
+from llmcli.plurals import counted
 from llmcli.text.grammar import Grammar
 
 if TYPE_CHECKING:
@@ -150,10 +151,16 @@ def load_found(resolved: Resolved, loading: Loading, *, template: Path | None = 
     with interrupts.ending_at_once():
         from llmcli.engine.device import check_cache, choose_device
         from llmcli.engine.engine import Engine
+        from llmcli.engine.machine import usable_cpus
         from llmcli.engine.options import LoadOptions
 
     if loading.cache_kind == "offloaded":
         check_cache("offloaded", choose_device(loading.device or "auto")[0])
+    if (loading.threads or 1) > (cpus := len(usable_cpus())):
+        terminal.note(
+            f"warning: {loading.threads} threads share {counted(cpus, 'CPU')}, and wait for one "
+            "another; --threads sets how many there are"
+        )
     bar = StepProgress("loading the weights")
     try:
         engine = Engine.load(

@@ -40,17 +40,21 @@ def start_kernels(
 
     Raises UsageError where they are asked for and cannot be had.
     """
-    if device.type == "cuda":
-        why = _settle(choice, uncapturable(spec))
-        return why or CudaGraphs(device)
     why = why_none(choice, spec, device, dtype)
+    if not why and device.type == "cuda":
+        return CudaGraphs(device)
     return why or Team(torch.get_num_threads(), on_compile=on_compile)
 
 
 def why_none(
     choice: KernelChoice, spec: DecoderSpec, device: torch.device, dtype: torch.dtype
 ) -> str | None:
-    """Why there would be no kernels; None where there would be. Raises as `start_kernels`."""
+    """Why there would be no kernels, or on CUDA no recorded steps; None where there would be.
+
+    Raises as `start_kernels`.
+    """
+    if device.type == "cuda":
+        return _settle(choice, uncapturable(spec))
     why = _settle(choice, _refusal(device, dtype))
     if choice == "auto" and not why and count_parameters(spec) < _LEAST_PARAMETERS:
         why = "the model is small"
@@ -77,10 +81,14 @@ def accelerate(decoder: Decoder, team: Team | Record | str, *, required: bool = 
         ) + packed
     decoder.accelerate(team)
     where = f"{counted(team.size, 'thread')}, weights {held}"
-    if decoder.fused:
-        return f"compiled kernels, {where}"
-    why = obstacle(decoder.spec) or "how its weights are held"
-    return f"torch, with compiled products ({why}), {where}"
+    if why := lacking(decoder):
+        return f"torch, with compiled products ({why}), {where}"
+    return f"compiled kernels, {where}"
+
+
+def lacking(decoder: Decoder) -> str | None:
+    """Why whole steps of an accelerated decoder do not run in kernels; None where they do."""
+    return None if decoder.fused else obstacle(decoder.spec) or "how its weights are held"
 
 
 def _held(decoder: Decoder) -> str:

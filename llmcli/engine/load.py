@@ -13,7 +13,7 @@ from llmcli.checkpoint.directory import ModelDir
 from llmcli.checkpoint.packed_form import PackedForm, refuse_quantizing
 from llmcli.checkpoint.plan import LoadPlan
 from llmcli.checkpoint.tensors import TensorFiles
-from llmcli.engine.accelerate import KernelChoice, accelerate, start_kernels
+from llmcli.engine.accelerate import KernelChoice, accelerate, lacking, start_kernels
 from llmcli.engine.device import DtypeName, choose_device, choose_dtype
 from llmcli.engine.packing import packed_parameters, put_together, require_unpacking
 from llmcli.engine.proved import prove_folder
@@ -117,6 +117,8 @@ def load_decoder(
         held = packed_parameters(made, kinds, device=where, group=group)
         decoder = Decoder.filled(spec, held, dtype=kind)
     path = accelerate(decoder.eval(), team, required=kernels == "on")
+    why = lacking(decoder) if kernels == "on" and isinstance(team, Team) else None
+    short = (f"--kernels on: only its products run in compiled kernels ({why})",) if why else ()
     return Loaded(
         decoder,
         proved.family,
@@ -125,7 +127,7 @@ def load_decoder(
         path,
         quantize,
         proved.form,
-        proved.warnings,
+        (*proved.warnings, *short),
     )
 
 

@@ -42,14 +42,15 @@ def _cpu_name() -> str:
 def _physical_cores() -> int:
     """Distinct cores of the CPUs that this process may use; what Python knows, elsewhere."""
     cores: set[tuple[str, ...]] = set()
-    for cpu in _allowed():
+    for cpu in usable_cpus():
         place = f"/sys/devices/system/cpu/cpu{cpu}/topology"
         names = ("physical_package_id", "core_id")
         cores.add(tuple(next(iter(_lines(f"{place}/{name}")), str(cpu)) for name in names))
     return len(cores) or os.cpu_count() or 1
 
 
-def _allowed() -> Sequence[int]:
+def usable_cpus() -> Sequence[int]:
+    """The numbers of the CPUs that this process may use; a core may be several."""
     try:
         return sorted(os.sched_getaffinity(0))
     except AttributeError:  # not Linux

@@ -12,7 +12,9 @@ from math import prod
 from typing import Any, Final
 
 from llmcli.insight.facts import Facts
+from llmcli.insight.kernel_work import NOTHING, Packed
 from llmcli.spec import (
+    INT4_GROUP,
     DecoderSpec,
     PackingKind,
     matrices,
@@ -34,13 +36,14 @@ _STORED: Final = {"F32": "float32", "F64": "float64", "F16": "float16", "BF16": 
 class Holding:
     """Computing in `dtype` with matrices held as `matrices` says; `sizes` are bytes by parameter.
 
-    `flags` ask for it; none are needed for what runs anyway.
+    `flags` ask for it; none are needed for what runs anyway. `packed` are the matrices that are.
     """
 
     dtype: str
     matrices: str
     flags: tuple[str, ...]
     sizes: Mapping[str, int]
+    packed: Packed = NOTHING
 
     @property
     def weights(self) -> int:
@@ -71,21 +74,29 @@ def holdings(
     """
     spec, fixed = facts.spec, _packed_in_file(facts)
     assert not (fixed and quantize)
-    found = []
+    found, form = [], facts.form
+    stored = NOTHING
+    if form is not None:
+        stored = Packed(packing(spec, _BITS[form.bits]), form.group_size)
     if fixed or (plain.keeps_narrow and _narrow(facts)):
         sizes = _sizes(facts, plain) | fixed
-        found.append(Holding(dtype=plain.dtype, matrices=AS_STORED, flags=(), sizes=sizes))
+        found.append(
+            Holding(dtype=plain.dtype, matrices=AS_STORED, flags=(), sizes=sizes, packed=stored)
+        )
     usual = AS_STORED if found else plain.dtype
     for name, element in DTYPES.items():
         if fixed and name == plain.dtype:
             continue
         flags = (f"--dtype {name}",) if name != usual else ()
         held, sizes = AS_STORED if fixed else name, plain_bytes(spec, element) | fixed
-        found.append(Holding(dtype=name, matrices=held, flags=flags, sizes=sizes))
+        found.append(Holding(dtype=name, matrices=held, flags=flags, sizes=sizes, packed=stored))
     for kind in () if fixed else _KINDS:
         flags = (f"--quantize {kind}",) if kind != quantize else ()
         sizes = _sizes(facts, quantized) | quantized_bytes(spec, kind)
-        found.append(Holding(dtype=quantized.dtype, matrices=kind, flags=flags, sizes=sizes))
+        kinds = Packed(packing(spec, kind), INT4_GROUP)
+        found.append(
+            Holding(dtype=quantized.dtype, matrices=kind, flags=flags, sizes=sizes, packed=kinds)
+        )
     wanted = quantize or usual
     return tuple(sorted(found, key=lambda one: bool(one.flags) or one.matrices != wanted))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from llmcli.insight.facts import Facts
 from llmcli.insight.holding import Computing, Holding, holdings, read_per_token
+from llmcli.insight.kernel_work import Kernels, kernel_bytes, tokens_together
 from llmcli.insight.kv import PREFILL_CHUNK, kind_bytes
 from llmcli.spec import DecoderSpec, PackingKind, kv_bytes_per_layer
 
@@ -31,7 +32,8 @@ class Machine:
     """Where it would run. `free` is None where it is not known.
 
     `keeps_narrow`: matrices of a 16-bit file stay in 16 bits, although it computes in float32.
-    `quantized` is how it would compute with matrices that --quantize packs.
+    `quantized` is how it would compute with matrices that --quantize packs. `steps` says in what
+    a step runs; `kernels` are what runs whole steps in float32, None where nothing does.
     """
 
     device: str
@@ -40,6 +42,8 @@ class Machine:
     dtype_reason: str
     keeps_narrow: bool
     quantized: Computing
+    steps: str
+    kernels: Kernels | None
     free: int | None
     bandwidth: float | None
 
@@ -97,7 +101,7 @@ def plan_memory(
     spec = facts.spec
     plain = Computing(machine.dtype, machine.keeps_narrow)
     ways = holdings(facts, plain, machine.quantized, quantize=quantize)
-    room = _Room(spec, machine.free, kind, context)
+    room = _Room(spec, machine.free, machine.kernels, kind, context)
     widths = tuple(map(room.width, ways))
     chosen = widths[0]
     read = read_per_token(spec, ways[0].sizes) + chosen.cache
@@ -128,6 +132,7 @@ class _Room:
 
     spec: DecoderSpec
     free: int | None
+    kernels: Kernels | None
     kind: CacheKind
     context: int
 
@@ -144,9 +149,22 @@ class _Room:
         )
 
     def _work(self, way: Holding) -> int:
-        """Roughly what one forward holds besides: streams, the MLP's inside, scores, logits."""
-        spec, context, width = self.spec, self.context, way.element
-        new, whole = min(context, PREFILL_CHUNK), 0
+        """Roughly what one forward holds besides: what kernels keep, or modules, and logits."""
+        spec, new = self.spec, min(self.context, PREFILL_CHUNK)
+        kernels, together, kept = self.kernels, 0, 0
+        if kernels is not None and way.dtype == "float32":
+            together = tokens_together(spec, kernels, self.kind, new)
+        if kernels is not None and together:
+            keys = self.context if self.kind != "none" else together
+            kept = kernel_bytes(spec, kernels, way.packed, tokens=together, keys=keys)
+            kept += together * kv_bytes_per_layer(spec, 4) * (self.kind == "none")
+        # Longer pieces go module by module, and so does a longer text without a cache.
+        longer = new > together or (self.kind == "none" and self.context > new)
+        return kept + longer * self._modules(way, new) + 3 * spec.vocab_size * 4
+
+    def _modules(self, way: Holding, new: int) -> int:
+        """Streams, the MLP's inside, scores."""
+        spec, context, width, whole = self.spec, self.context, way.element, 0
         if self.kind == "none":
             # All tokens' streams before and after a layer, and that layer's own keys and values.
             whole = context * (2 * spec.hidden_size * width + kv_bytes_per_layer(spec, width))
@@ -159,7 +177,7 @@ class _Room:
         scores = spec.num_heads * new * context * 4 if plain else new * context
         largest = 4 * max(spec.vocab_size * spec.embed_width, spec.hidden_size * inner)
         block = 0 if way.matrices == way.dtype else min(_BLOCK_BYTES, largest)
-        return whole + streams + scores + block + 3 * spec.vocab_size * 4
+        return whole + streams + scores + block
 
 
 def _advice(room: _Room, ways: tuple[Holding, ...]) -> str:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from llmcli.cache import Slot
 from llmcli.kernels import layout
+from llmcli.kernels.rooms import Sizes, reach, rooms
 from llmcli.kernels.team import Team
 from llmcli.model.block import Block, SharedParallelBlock
 from llmcli.model.job import Job
@@ -177,25 +178,20 @@ class FusedStep:
         """Memory for so many tokens that see so many keys."""
         if keys <= self._reach and tokens <= self._most:
             return
-        self._reach, self._most = max(512, 1 << keys.bit_length(), self._reach), tokens
-        spec, team, job = self._spec, self._team.size, self._job
-        width, unit = spec.num_heads * spec.head_dim, max(self._units)
-        wide = width + 2 * spec.num_kv_heads * spec.head_dim
-        # One token needs these for every thread, and several for every token.
-        each = max(team, tokens)
-        job.room(layout.QKV, tokens, wide)
-        job.room(layout.PART, tokens, spec.hidden_size)
-        for field in (layout.GATED_INNER, layout.UP_INNER, layout.INNER_OUT):
-            job.room(field, tokens, spec.intermediate_size + unit)
-        job.room(layout.X, team, spec.hidden_size)
-        job.room(layout.NORMED, each, spec.hidden_size + unit)
-        job.room(layout.QUERIES, each, width + unit)
-        job.room(layout.ATTENDED, each, width + unit)
-        job.room(layout.PEAKS, each, spec.num_heads)
-        job.room(layout.WEIGHTS, each, spec.num_heads)
-        together = layout.TOKENS_TOGETHER * layout.KEYS_TOGETHER
-        job.room(layout.SCORES, team, max(self._reach * spec.group_size, together))
-        job.room(layout.SCRATCH, team, max(self._rooms))
+        self._reach, self._most = max(reach(keys), self._reach), tokens
+        spec = self._spec
+        sizes = Sizes(
+            hidden=spec.hidden_size,
+            inner=spec.intermediate_size,
+            heads=spec.num_heads,
+            kv_heads=spec.num_kv_heads,
+            head_dim=spec.head_dim,
+            unit=max(self._units),
+            scratch=max(self._rooms),
+        )
+        made = rooms(sizes, team=self._team.size, tokens=tokens, keys=self._reach)
+        for field, (rows, width) in made.items():
+            self._job.room(field, rows, width)
 
     def _tell_places(
         self, slots: Sequence[Slot], turns: Mapping[Rope, tuple[Tensor, Tensor]]

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from llmcli.engine.machine import usable_cpus
+from llmcli.plurals import counted
 from tests.cli.conftest import Invoke
 from tests.puppet import make_puppet
 
@@ -202,3 +204,14 @@ def test_flags_that_make_no_sense(
     assert result.err.startswith(f"error: {told}")
     assert "\n\nhint: " in result.err
     assert len(result.err.splitlines()) == 3
+
+
+def test_more_threads_than_cpus_are_told_of(invoke: Invoke) -> None:
+    cpus = len(usable_cpus())
+    args = ("generate", "-m", "stories260k", "Once", "-n", "1", "--kernels", "off", "--threads")
+    assert invoke(*args, str(cpus)).err == ""
+    told = invoke(*args, str(cpus + 1))
+    assert told.code == 0
+    assert told.err.startswith(
+        f"warning: {cpus + 1} threads share {counted(cpus, 'CPU')}, and wait"
+    )

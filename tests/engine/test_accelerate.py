@@ -16,6 +16,8 @@ from llmcli.engine.load import load_decoder
 from llmcli.errors import UsageError
 from llmcli.kernels.team import Team
 from llmcli.spec import DecoderSpec, LayerSpec, Rope
+from tests.families.rows import ROWS
+from tests.oracle import build
 
 STORIES = Path(__file__).parents[2] / "weights" / "stories260k"
 CPU = torch.device("cpu")
@@ -93,3 +95,12 @@ def test_logits_are_those_of_float32_weights(half: Path) -> None:
             for choice in ("on", "off")
         )
     torch.testing.assert_close(got, wide, rtol=1e-5, atol=1e-4)
+
+
+def test_kernels_that_are_asked_for_and_cannot_run_whole_steps_are_told_of(tmp_path: Path) -> None:
+    (row,) = (row for row in ROWS if row.name == "mixtral-top-2")
+    folder = ModelDir.open(build(row, tmp_path).folder)
+    short = "--kernels on: only its products run in compiled kernels (sparse experts)"
+    for choice in ("on", "auto", "off"):
+        told = load_decoder(folder, device="cpu", dtype="float32", kernels=choice).warnings
+        assert (short in told) == (choice == "on")

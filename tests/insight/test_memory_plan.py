@@ -11,11 +11,12 @@ import torch
 from llmcli.cache import CacheKind
 from llmcli.insight.facts import config_facts
 from llmcli.insight.holding import Computing, plain_bytes, read_per_token
+from llmcli.insight.kernel_work import NOTHING, Kernels, kernel_bytes
 from llmcli.insight.machine import available_memory, read_bandwidth
 from llmcli.insight.memory_plan import Machine, MemoryPlan, plan_memory
 from llmcli.insight.presets import preset_facts
 from llmcli.model import Decoder
-from llmcli.spec import parameter_shapes, wide_parameters
+from llmcli.spec import kv_bytes_per_layer, parameter_shapes, wide_parameters
 from tests.insight.configs import EVERY_ROW, row_facts
 from tests.oracle import Row
 from tests.tiny import TINY
@@ -29,6 +30,8 @@ HERE = Machine(
     dtype_reason="asked for",
     keeps_narrow=False,
     quantized=Computing("float32", keeps_narrow=False),
+    steps="torch (switched off)",
+    kernels=None,
     free=None,
     bandwidth=10e9,
 )
@@ -147,3 +150,30 @@ def test_free_memory_is_the_least_that_anything_allows(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_probe_measures_something(dtype: torch.dtype) -> None:
     assert read_bandwidth(torch.device("cpu"), dtype, most_bytes=1 << 20) > 1e6
+
+
+@pytest.mark.parametrize("kind", ["growing", "none"])
+def test_work_of_kernels_and_of_what_is_too_long_for_them(kind: CacheKind) -> None:
+    def work(kernels: Kernels | None, context: int) -> int:
+        here = replace(HERE, kernels=kernels)
+        return plan_memory(LLAMA, here, context=context, kind=kind).work
+
+    one, few, many = (Kernels(2, most) for most in (1, 100, 512))
+    logits = 3 * LLAMA.spec.vocab_size * 4
+    for context in (100, 400):
+        keys = context if kind == "growing" else min(context, 512)
+        kept = kernel_bytes(LLAMA.spec, many, NOTHING, tokens=context, keys=keys)
+        layer = context * kv_bytes_per_layer(LLAMA.spec, 4) * (kind == "none")
+        assert work(many, context) == kept + layer + logits
+    # A longer piece goes through the modules, and the kernels keep what they took.
+    assert work(few, 400) > work(None, 400)
+    assert work(few, 400) > work(one, 400) > work(None, 400)
+    assert work(few, 100) < work(few, 400)
+
+
+def test_kernels_count_only_where_it_computes_in_float32() -> None:
+    here = replace(HERE, kernels=Kernels(2, 512))
+    with_kernels = plan_memory(LLAMA, here, context=512, kind="growing").widths
+    without = plan_memory(LLAMA, HERE, context=512, kind="growing").widths
+    for one, other in zip(with_kernels, without, strict=True):
+        assert (one.peak == other.peak) == (one.dtype != "float32")

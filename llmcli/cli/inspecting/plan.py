@@ -13,6 +13,7 @@ from llmcli.cli.inspecting.svg import Svg, bars
 from llmcli.cli.sizes import in_bytes
 from llmcli.insight.bounds import check_between
 from llmcli.insight.holding import AS_STORED, Computing, stored_dtype
+from llmcli.insight.kernel_work import Kernels
 from llmcli.insight.memory_plan import Machine, MemoryPlan, plan_memory
 from llmcli.plurals import counted
 from llmcli.spec import default_kind
@@ -42,8 +43,8 @@ def _machine(subject: Subject) -> Machine:
     """As a run would choose: this asks torch, but reads no weight."""
     import torch
 
-    from llmcli.engine.accelerate import why_none
     from llmcli.engine.device import choose_device, choose_dtype
+    from llmcli.engine.foreseen import Steps
     from llmcli.insight.machine import free_memory, read_bandwidth
 
     loading = subject.loading
@@ -55,12 +56,11 @@ def _machine(subject: Subject) -> Machine:
     held: Literal["file", "no"] = "no" if form is None else "file"
     dtype, dtype_reason = choose_dtype(wanted, device, stored, packed=held)
     other, other_reason = choose_dtype(wanted, device, stored, packed="loading")
-    narrow = {
-        one: wanted == "auto" and why_none("auto", subject.facts.spec, device, one) is None
-        for one in (dtype, other)
-    }
+    steps = Steps(subject.facts.spec, device, loading.kernels or "auto")
+    most = steps.most_tokens()
     plain, packed = (
-        Computing(str(one).removeprefix("torch."), narrow[one]) for one in (dtype, other)
+        Computing(str(one).removeprefix("torch."), wanted == "auto" and steps.in_kernels(one))
+        for one in (dtype, other)
     )
     free = free_memory(device)
     room = 64 << 20 if free is None else max(free // 8, 1 << 20)
@@ -71,6 +71,8 @@ def _machine(subject: Subject) -> Machine:
         dtype_reason=other_reason if loading.quantize else dtype_reason,
         keeps_narrow=plain.keeps_narrow,
         quantized=packed,
+        steps=steps.told(other if loading.quantize else dtype),
+        kernels=Kernels(torch.get_num_threads(), most) if most else None,
         free=free,
         bandwidth=read_bandwidth(device, dtype, most_bytes=room),
     )
@@ -83,6 +85,7 @@ def _lines(found: MemoryPlan, width: int | None) -> list[str]:
         [
             ("device", f"{machine.device} ({machine.device_reason})"),
             ("dtype", f"{found.widths[0].dtype} ({machine.dtype_reason})"),
+            ("steps", machine.steps),
             ("for", text + (", without a KV cache" if found.kind == "none" else "")),
             ("weights", f"{in_bytes(found.weights)} ({_held(found)})"),
             ("KV cache", f"{in_bytes(found.cache)} ({found.kind})"),

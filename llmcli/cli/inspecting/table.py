@@ -64,7 +64,7 @@ VIEWS: tuple[View, ...] = (
         "plan",
         "config",
         "memory and speed to expect, before anything is read",
-        "context dtype device threads quantize kv_cache cache",
+        "context dtype device threads kernels quantize kv_cache cache",
     ),
     _view("check", "headers", "do files, config, tokenizer and template fit", "values"),
     _view("tokens", "text", "how the text is cut: ids, bytes, special tokens"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from functools import partial
 from typing import TypeVar, get_args
 
@@ -42,7 +43,9 @@ def value_option(
     )
 
 
-def _parser(name: str, convert: Callable[[str], _T], wanted: str) -> Callable[[str], _T]:
+def _parser(
+    name: str, convert: Callable[[str], _T], wanted: str, choices: Sequence[str] = ()
+) -> Callable[[str], _T]:
     """The parser's own conversions would name neither the option nor the value."""
 
     def parse(text: str) -> _T:
@@ -51,10 +54,18 @@ def _parser(name: str, convert: Callable[[str], _T], wanted: str) -> Callable[[s
         except ValueError:
             raise UsageError(
                 f"{name} is {printable(repr(text), 60)}; it must be {wanted}",
-                hint="leave it out for its default",
+                hint=f"{_meant(text, choices)}leave it out for its default",
             ) from None
 
     return parse
+
+
+def _meant(text: str, choices: Sequence[str]) -> str:
+    """A question: the only choice that ends with the text (8), or else the nearest (fp16)."""
+    low = text.strip().lower()
+    ending = [one for one in choices if low and one.endswith(low)]
+    near = ending if len(ending) == 1 else get_close_matches(low, choices, n=1, cutoff=0.5)
+    return f"did you mean {near[0]}? " if near else ""
 
 
 def whole_parser(name: str) -> Callable[[str], int]:
@@ -93,11 +104,11 @@ def text_option(name: str, metavar: str, help: str, panel: str) -> object:  # no
 
 def one_of(name: str, choices: object) -> Callable[[str], str]:
     """A parser for the values of a Literal."""
-    known = get_args(choices)
+    known: tuple[str, ...] = get_args(choices)
 
     def convert(text: str) -> str:
         if text not in known:
             raise ValueError
         return text
 
-    return _parser(name, convert, f"one of {', '.join(known)}")
+    return _parser(name, convert, f"one of {', '.join(known)}", known)

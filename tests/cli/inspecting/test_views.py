@@ -179,3 +179,32 @@ def test_no_colour_and_no_fitting_in_a_pipe(invoke: Invoke) -> None:
     done = invoke("inspect-layers", "-m", "stories260k", "--view", "tree")
     assert b"\x1b" not in done.out_bytes
     assert max(map(len, done.out.splitlines())) > 80
+
+
+@pytest.mark.parametrize(
+    ("args", "steps", "held"),
+    [
+        ([], "compiled kernels, ", "as stored"),
+        (["--kernels", "on"], "compiled kernels, ", "as stored"),
+        (["--kernels", "off"], "torch (switched off)", "float32"),
+        (["--dtype", "float32"], "compiled kernels, ", "float32"),
+        (["--dtype", "bfloat16"], "torch (it computes in bfloat16)", "bfloat16"),
+        (["--kernels", "off", "--quantize", "int4"], "torch (switched off)", "int4"),
+    ],
+)
+def test_the_plan_follows_the_choice_of_kernels(
+    invoke: Invoke, args: list[str], steps: str, held: str
+) -> None:
+    preset = ("--preset", "llama-2-7b", "--view", "plan", "--device", "cpu", "--json")
+    told = json.loads(invoke("inspect-layers", *preset, *args).out)["plan"]
+    assert told["machine"]["steps"].startswith(steps)
+    assert told["matrices"] == held
+    kernels = told["machine"]["kernels"]
+    assert (kernels is None) == (steps == "torch (switched off)")
+
+
+def test_a_plan_is_refused_as_the_run_would_be(invoke: Invoke) -> None:
+    args = ("--preset", "llama-2-7b", "--view", "plan", "--kernels", "on", "--dtype", "bfloat16")
+    result = invoke("inspect-layers", *args)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("error: --kernels on cannot be had: it computes in bfloat16")

@@ -1,0 +1,66 @@
+"""How much memory the kernels need besides weights, cache and what they are lent: float32 rows by
+field of a job (kernels/layout.py).
+
+Arithmetic alone, so that a plan can say it before anything is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from llmcli.kernels import layout
+
+# A row ends where a cache line does.
+_LINE = 16
+_LEAST_REACH = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Of a decoder. So many columns as `unit` are read together at most, and a thread unpacks
+    matrices into so many floats as `scratch`.
+    """
+
+    hidden: int
+    inner: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    unit: int
+    scratch: int
+
+
+def reach(keys: int) -> int:
+    """For so many keys there is room if so many are seen: not a little more at each step."""
+    return max(_LEAST_REACH, 1 << keys.bit_length())
+
+
+def rooms(sizes: Sizes, *, team: int, tokens: int, keys: int) -> dict[int, tuple[int, int]]:
+    """Rows and their width by field, for `tokens` at once and at most `keys` that one sees."""
+    width, unit = sizes.heads * sizes.head_dim, sizes.unit
+    # One token needs these for every thread, and several for every token.
+    each = max(team, tokens)
+    together = layout.TOKENS_TOGETHER * layout.KEYS_TOGETHER
+    group = sizes.heads // sizes.kv_heads
+    asked = {
+        layout.QKV: (tokens, width + 2 * sizes.kv_heads * sizes.head_dim),
+        layout.PART: (tokens, sizes.hidden),
+        layout.GATED_INNER: (tokens, sizes.inner + unit),
+        layout.UP_INNER: (tokens, sizes.inner + unit),
+        layout.INNER_OUT: (tokens, sizes.inner + unit),
+        layout.X: (team, sizes.hidden),
+        layout.NORMED: (each, sizes.hidden + unit),
+        layout.QUERIES: (each, width + unit),
+        layout.ATTENDED: (each, width + unit),
+        layout.PEAKS: (each, sizes.heads),
+        layout.WEIGHTS: (each, sizes.heads),
+        layout.SCORES: (team, max(keys * group, together)),
+        layout.SCRATCH: (team, sizes.scratch),
+    }
+    return {int(field): (rows, -(-wide // _LINE) * _LINE) for field, (rows, wide) in asked.items()}
+
+
+def room_bytes(made: Mapping[int, tuple[int, int]]) -> int:
+    """Of all rows."""
+    return sum(4 * rows * width for rows, width in made.values())
