@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 def write_receipt(run: Run, path: Path) -> None:
     """Hash the checkpoint and write. Raises LlmcliError where the disk does not take it."""
-    from llmcli.engine.receipt import as_text, make_receipt
+    from llmcli.engine.receipt import make_receipt
+    from llmcli.engine.receipt_file import as_text
 
     receipt = make_receipt(
         run.engine,

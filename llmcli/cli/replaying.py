@@ -43,7 +43,7 @@ def replay_file(
     """0 identical, 1 different. Raises LlmcliError for what cannot be replayed."""
     check_loading(loading)
     with interrupts.ending_at_once():
-        from llmcli.engine.receipt import read_receipt
+        from llmcli.engine.receipt_file import read_receipt
         from llmcli.engine.replay import first_difference, furthest_logprob
 
     receipt = read_receipt(path)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from llmcli.acquire.places import embedded
-from llmcli.engine import receipt as receipts
+from llmcli.engine import receipt_file as receipts
 from llmcli.generation.stepper import Stepper
 from tests.cli.conftest import Invoke
 from tests.cli.drive import Child, Result

@@ -88,6 +88,7 @@ def test_version(invoke: Invoke, args: list[str]) -> None:
         (["generate", "--dtype", "fp16"], "--dtype is 'fp16'; it must", "did you mean float16? "),
         (["generate", "--quantize", "4"], "--quantize is '4'; it must", "did you mean int4? leave"),
         (["generate", "--cache", "rings"], "--cache is 'rings'; it must", "did you mean ring? "),
+        (["quantize", "x", "--bits", "int8"], "--bits is 'int8'; it must be", "did you mean 8? "),
         (["generate", "--dtype", "16"], "--dtype is '16'; it must", "leave it out"),
         (["convert", "x", "y", "--dtype", "int8"], "--dtype is 'int8'; it must be one of", "leave"),
     ],

@@ -61,9 +61,9 @@ def _parser(
 
 
 def _meant(text: str, choices: Sequence[str]) -> str:
-    """A question: the only choice that ends with the text (8), or else the nearest (fp16)."""
+    """A question: the only choice that ends as the text does (8, int8), or the nearest (fp16)."""
     low = text.strip().lower()
-    ending = [one for one in choices if low and one.endswith(low)]
+    ending = [one for one in choices if low and (one.endswith(low) or low.endswith(one))]
     near = ending if len(ending) == 1 else get_close_matches(low, choices, n=1, cutoff=0.5)
     return f"did you mean {near[0]}? " if near else ""
 
