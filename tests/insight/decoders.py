@@ -26,8 +26,9 @@ def spec_of(row: Row) -> DecoderSpec:
     return read_spec(config)[1]
 
 
+@cache
 def decoder_of(row: Row) -> Decoder:
-    """Every parameter drawn, biases and sinks too, in float64."""
+    """Every parameter drawn, biases and sinks too, in float64. Tests share it and change none."""
     return random_decoder(spec_of(row), seed=len(row.name), dtype=torch.float64)
 
 
