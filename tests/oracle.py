@@ -36,7 +36,7 @@ _OLDER_KEYS = {
 # Buffers that checkpoints hold and that compute something.
 _STORED_BUFFERS = ("e_score_correction_bias",)
 # Ids fed at once, and ids that follow them.
-PROMPT, NEW = 12, 24
+PROMPT, NEW = 12, 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,11 +177,13 @@ def write_hub_dialect(folder: Path) -> None:
     path.write_text(json.dumps(config))
 
 
-def assert_close(ours: Tensor, theirs: Tensor, *, tolerance: float = TOLERANCE) -> None:
+def assert_close(
+    ours: Tensor, theirs: Tensor, *, tolerance: float = TOLERANCE, of: str = ""
+) -> None:
     """Logits equal up to `tolerance` of their standard deviation."""
     worst = (ours - theirs).abs().max().item()
     allowed = tolerance * theirs.std().item()
-    assert worst <= allowed, f"logits differ by {worst:.2e}, allowed {allowed:.2e}"
+    assert worst <= allowed, f"{of}logits differ by {worst:.2e}, allowed {allowed:.2e}"
 
 
 def validation(*, on: bool) -> AbstractContextManager[Any]:

@@ -36,10 +36,32 @@ def test_every_alteration_applies_to_some_row(alteration: Alteration, oracle: Ma
     assert any(alteration.alter(oracle(row).loaded.spec) for row in ROWS)
 
 
+def _fact(spec: DecoderSpec, field: str) -> object:
+    """The value of a field of the spec, or the values of its layers or rotary tables."""
+    if field in DecoderSpec.__dataclass_fields__:
+        return getattr(spec, field)
+    if field in LayerSpec.__dataclass_fields__:
+        return [getattr(layer, field) for layer in spec.layers]
+    return [layer.rope and getattr(layer.rope, field) for layer in spec.layers]
+
+
+# A row is there for the facts that the one which stands for its family lacks. Those that they
+# share are altered in that one, and in the others in turns.
 @rows
 def test_any_altered_fact_loses_parity(row: Row, oracle: MakeOracle) -> None:
     theirs = oracle(row)
-    kept = [one.name for one in ALTERATIONS if not differs(theirs, one)]
+    spec = theirs.loaded.spec
+    family = row.name.split("-")[0]
+    standing = [one for one in ROWS if one.bfloat16 and one.name.split("-")[0] == family]
+    assert standing
+    known = [oracle(one).loaded.spec for one in standing if one is not row]
+    tried = [
+        one
+        for at, one in enumerate(ALTERATIONS, ROWS.index(row))
+        if (at % 6 == 0 and not row.bfloat16)
+        or all(_fact(spec, one.field) != _fact(other, one.field) for other in known)
+    ]
+    kept = [one.name for one in tried if not differs(theirs, one)]
     assert not kept, f"altered without any effect: {kept}"
 
 
