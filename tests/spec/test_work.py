@@ -70,13 +70,13 @@ def test_torch_counts_the_same_in_pieces_without_a_cache(row: Row, piece: int) -
 @pytest.mark.parametrize("name", ["mistral-window", "qwen3_next-plain", "deepseek_v2-plain"])
 def test_torch_counts_the_same_in_pieces_of_one(name: str) -> None:
     (row,) = (row for row in ALL if row.name == name)
-    _assert_counted_in_pieces(decoder_of(row), 1)
+    _assert_counted_in_pieces(decoder_of(row), 1, within=1e-4)
 
 
-def _assert_counted_in_pieces(decoder: Decoder, piece: int) -> None:
+def _assert_counted_in_pieces(decoder: Decoder, piece: int, *, within: float = 0.01) -> None:
     ours = forward_work(decoder.spec, new=HELD, cached=False, piece=piece)
     counted = _counted(decoder, HELD, None, piece)
-    assert total(ours)[0] == pytest.approx(counted, rel=0.01)
+    assert total(ours)[0] == pytest.approx(counted, rel=within)
 
 
 @torch.inference_mode()
