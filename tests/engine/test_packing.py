@@ -12,23 +12,19 @@ from torch import Tensor
 from llmcli.engine.load import Loaded, load_decoder
 from llmcli.engine.packing import packed_parameters
 from llmcli.errors import CheckpointError
-from llmcli.families import read_spec
 from llmcli.model import Decoder
 from llmcli.model.linear import Weighted
 from llmcli.model.packed import Packed, pack
-from llmcli.spec import DecoderSpec, PackingKind, packable, packing, parameter_shapes
+from llmcli.spec import PackingKind, packable, packing, parameter_shapes
 from tests.families.rows import ROWS
-from tests.oracle import Row, validation
+from tests.families.turns import in_turns
+from tests.insight.decoders import spec_of
+from tests.oracle import Row
 from tests.tiny import random_parameters, tiny_tensors, write_tiny
 
 KINDS: tuple[PackingKind, ...] = get_args(PackingKind)
 CPU = torch.device("cpu")
 IDS = torch.tensor([[1, 5, 2, 7, 3]])
-
-
-def _spec(row: Row) -> DecoderSpec:
-    with validation(on=row.validated):
-        return read_spec(row.config().to_dict())[1]
 
 
 def _logits(decoder: Decoder) -> Tensor:
@@ -37,12 +33,12 @@ def _logits(decoder: Decoder) -> Tensor:
     return logits
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+# Which matrices are packed is one and the same for both kinds, all but a few of them.
+@in_turns("kind", KINDS, standing=KINDS)
 def test_every_family_computes_with_what_its_matrices_were_rounded_to(
     row: Row, kind: PackingKind
 ) -> None:
-    spec = _spec(row)
+    spec = spec_of(row)
     drawn, kinds = random_parameters(spec), packing(spec, kind)
     held = dict(packed_parameters(drawn.items(), kinds, device=CPU))
     assert {name for name, one in held.items() if isinstance(one, Packed)} == packable(spec)
@@ -56,7 +52,7 @@ def test_every_family_computes_with_what_its_matrices_were_rounded_to(
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_nearly_all_numbers_are_packed_and_nothing_delicate(row: Row) -> None:
-    spec = _spec(row)
+    spec = spec_of(row)
     left = parameter_shapes(spec).keys() - packable(spec)
     delicate = ("router", "norm", "conv", "sinks", "bias", "embed_positions", "gate", "a_proj")
     assert all(any(word in name for word in (*delicate, "b_proj", "a_log")) for name in left)

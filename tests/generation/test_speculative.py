@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -31,11 +32,15 @@ def decoder() -> Decoder:
     return random_decoder(small_spec(VOCAB), seed=1, dtype=torch.float64)
 
 
+@cache
+def _other() -> Decoder:
+    return random_decoder(small_spec(VOCAB), seed=2, dtype=torch.float64)
+
+
 def _proposer(name: str, decoder: Decoder, kind: Any = "growing") -> Proposer:
     if name == "lookup":
         return PromptLookup()
-    other = random_decoder(small_spec(VOCAB), seed=2, dtype=torch.float64)
-    draft = decoder if name == "itself" else other
+    draft = decoder if name == "itself" else _other()
     return DraftModel(Stepper(draft, make_cache(kind, draft.spec)))
 
 
