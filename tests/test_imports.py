@@ -118,10 +118,14 @@ def test_the_table_has_no_cycle() -> None:
         seen.add(room)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_imports_point_down(module: str) -> None:
-    faults = _faults(module, (PACKAGE / module).read_text(encoding="utf-8"))
-    assert not faults, f"llmcli/{module}: {faults}"
+def test_imports_point_down() -> None:
+    assert len(MODULES) > 100
+    faults = [
+        f"llmcli/{module}:{fault}"
+        for module in MODULES
+        for fault in _faults(module, (PACKAGE / module).read_text(encoding="utf-8"))
+    ]
+    assert not faults, "\n".join(faults)
 
 
 @pytest.mark.parametrize(

@@ -47,11 +47,21 @@ def told(invoke: Invoke, *args: str) -> dict[str, Any]:
     return value
 
 
-@pytest.mark.parametrize("cache", [[], ["--no-kv-cache"]], ids=["cache", "none"])
-def test_each_arm_equals_its_own_run(invoke: Invoke, cache: list[str]) -> None:
+# What edits logits knows no cache: without one, the strategies are enough.
+@pytest.mark.parametrize(
+    ("cache", "asked"),
+    [
+        ([], tuple(ALONE)),
+        (["--no-kv-cache"], ("greedy", "top-p", "beam=3", "contrastive", "speculative")),
+    ],
+    ids=["cache", "none"],
+)
+def test_each_arm_equals_its_own_run(
+    invoke: Invoke, cache: list[str], asked: tuple[str, ...]
+) -> None:
     draft = ["--draft-model", "stories260k"]
-    arms = told(invoke, *STORY, *FLAGS, *draft, *cache, "--compare", ",".join(ALONE))["arms"]
-    assert [arm["arm"] for arm in arms] == list(ALONE)
+    arms = told(invoke, *STORY, *FLAGS, *draft, *cache, "--compare", ",".join(asked))["arms"]
+    assert [arm["arm"] for arm in arms] == list(asked)
     for arm in arms:
         alone = told(invoke, *STORY, *cache, "--repetition-penalty", "1.05", *ALONE[arm["arm"]])
         assert (arm["arm"], arm["ids"]) == (arm["arm"], alone["ids"])

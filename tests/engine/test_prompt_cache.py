@@ -84,7 +84,8 @@ def test_what_follows_equals_a_cold_run(
 def test_every_family(tmp_path: Path, row: Row) -> None:
     decoder = decoder_of(row)
     ids = ids_for(decoder.spec)[0].tolist()
-    for kind in ("growing", "ring"):
+    # Without a window, a ring cache is a growing one, store by store.
+    for kind in ("growing", "ring") if decoder.spec.windowed else ("growing",):
         path = saved(tmp_path / kind, decoder, kind, ids)
         session = Session(decoder, kind)
         assert load(path, session, "abc", decoder) is None
