@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +30,23 @@ from tests.engine.talking import (
 from tests.puppet import Added
 
 WINDOWED = {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": 8}
+
+
+Talker = Callable[[str, bool], Engine]
+
+
+@pytest.fixture(scope="module")
+def talker(tmp_path_factory: pytest.TempPathFactory) -> Talker:
+    """An engine for a template, with windows or without; what a talk leaves is its chat's."""
+    made: dict[tuple[str, bool], Engine] = {}
+
+    def get(template: str, window: bool) -> Engine:
+        if (template, window) not in made:
+            folder = tmp_path_factory.mktemp("talker")
+            made[template, window] = attentive(folder, template, **(WINDOWED if window else {}))
+        return made[template, window]
+
+    return get
 
 
 def fresh(chat: Chat, prepared: Prepared, engine: Engine) -> Done:
@@ -60,9 +78,9 @@ def fresh(chat: Chat, prepared: Prepared, engine: Engine) -> Done:
     ],
 )
 def test_each_turn_equals_a_fresh_process(
-    tmp_path: Path, name: str, window: bool, cache: str
+    talker: Talker, name: str, window: bool, cache: str
 ) -> None:
-    engine = attentive(tmp_path, TEMPLATES[name], **(WINDOWED if window else {}))
+    engine = talker(TEMPLATES[name], window)
     system = None if name == "strict" else "S"
     chat = chat_with(engine, system=system, cache=cache, new=5)
     talk = chat.conversation
@@ -95,10 +113,10 @@ def test_each_turn_equals_a_fresh_process(
 @pytest.mark.parametrize("window", [False, True])
 @pytest.mark.parametrize("cache", ["growing", "ring", "static", "none", "quantized-8"])
 def test_long_turns_equal_those_of_a_fresh_process(
-    tmp_path: Path, cache: str, window: bool
+    talker: Talker, cache: str, window: bool
 ) -> None:
     """Long enough to pack, grow and wrap; packed keys alone are not quite what they were."""
-    engine = attentive(tmp_path, CHATML, **(WINDOWED if window else {}))
+    engine = talker(CHATML, window)
     chat = chat_with(engine, cache=cache, new=5)
     differences = []
     for user in ("a" * 200, "b" * 150, "c", "d" * 90, "e"):
