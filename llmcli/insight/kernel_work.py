@@ -10,7 +10,7 @@ from math import lcm
 from typing import Final
 
 from llmcli.kernels import layout
-from llmcli.kernels.rooms import Sizes, reach, room_bytes, rooms
+from llmcli.kernels.rooms import Sizes, reach, room_bytes, rooms, scratch_of
 from llmcli.spec import (
     INT4_GROUP,
     CacheKind,
@@ -76,10 +76,8 @@ def _sizes(spec: DecoderSpec, packed: Packed) -> Sizes:
         if name.startswith("layers."):
             columns = shapes[name][1]
             unit = _unit(packed, name, columns)
-            run = max(1, layout.RUN_OF_COLUMNS // unit) * unit
-            whole = -(-columns // unit) * unit
             units.append(unit)
-            scratch.append(max(layout.PANEL * min(run, whole), columns + unit))
+            scratch.append(scratch_of(columns, unit))
     return Sizes(
         hidden=spec.hidden_size,
         inner=spec.intermediate_size,

@@ -4,10 +4,11 @@ import numpy as np
 
 from llmcli.kernels import layout
 from llmcli.kernels.layer import attend_head, row_of
+from llmcli.kernels.panel import lay_float32
 from llmcli.kernels.parts import weighed
 from llmcli.kernels.tiles import mixed, times_panel
 from llmcli.kernels.vectors import LANES
-from llmcli.kernels.words import apart, floats, inlined, ints
+from llmcli.kernels.words import address_of, apart, floats, inlined, ints
 
 _LOWEST = np.float32(-np.inf)
 
@@ -52,6 +53,26 @@ def attend_alone(job, facts, reals, place, token, head, me):
 
 
 @inlined
+def _cleared(job, token, query, count, dim):
+    """Nothing seen yet by `count` tokens for one query head."""
+    for one in range(token, token + count):
+        row_of(job, layout.PEAKS, one)[query] = _LOWEST
+        row_of(job, layout.WEIGHTS, one)[query] = 0
+        out = row_of(job, layout.ATTENDED, one)
+        for i in range(query * dim, (query + 1) * dim):
+            out[i] = 0
+
+
+@inlined
+def _scored(q, q_stride, count, panels, keys, dim, scores, nothing):
+    """scores [count, KEYS_TOGETHER] = q times keys that lie in panels; `nothing` is a row of 0."""
+    stride = layout.KEYS_TOGETHER * 4
+    for s in range(0, keys, layout.PANEL):
+        panel, out = panels + s * dim * 4, scores + s * 4
+        times_panel(panel, q, q_stride, count, nothing, 0, out, stride, dim // LANES)
+
+
+@inlined
 def attend_together(job, facts, reals, place, row, head, begin, end, me):
     """Tokens begin ... end of a row and one key-value head, some keys at a time.
 
@@ -60,58 +81,52 @@ def attend_together(job, facts, reals, place, row, head, begin, end, me):
     apart()
     each, dim = job[2 * layout.COUNT + 1], facts[layout.HEAD_DIM]
     group = facts[layout.HEADS] // facts[layout.KV_HEADS]
-    at = (row * place[layout.ROW_STRIDE] + head * place[layout.HEAD_STRIDE]) * 4
-    count, token = end - begin, row * each + begin
-    scores_at, block = row_of(job, layout.SCORES, me).ctypes.data, layout.KEYS_TOGETHER
+    base = (row * place[layout.ROW_STRIDE] + head * place[layout.HEAD_STRIDE]) * 4
+    count, token, stride = end - begin, row * each + begin, layout.KEYS_TOGETHER * 4
+    scores_at, nothing = address_of(row_of(job, layout.SCORES, me)), row_of(job, layout.SCRATCH, me)
+    for i in range(layout.PANEL):
+        nothing[i] = 0
+    at_nothing = address_of(nothing)
+    panels = at_nothing + layout.PANEL * 4
     q_stride, out_stride = job[2 * layout.QUERIES + 1] * 4, job[2 * layout.ATTENDED + 1] * 4
     last = place[layout.LAST] + end - 1
     for query in range(head * group, (head + 1) * group):
-        q = job[2 * layout.QUERIES] + token * q_stride + query * dim * 4
-        out = job[2 * layout.ATTENDED] + token * out_stride + query * dim * 4
-        for one in range(count):
-            row_of(job, layout.PEAKS, token + one)[query] = _LOWEST
-            row_of(job, layout.WEIGHTS, token + one)[query] = 0
-            mine = floats(out + one * out_stride, dim)
-            for i in range(dim):
-                mine[i] = 0
-        first = _first_seen(job, place, row, place[layout.LAST] + begin)
-        for start in range(first, last, block):
-            stop = min(start + block, last)
-            keys = stop - start
-            for one in range(count):
-                scores = floats(scores_at + one * block * 4, keys)
-                for s in range(keys):
-                    scores[s] = 0
-            here = place[layout.KEYS] + at + start * dim * 4
-            times_panel(here, dim * 4, keys, q, q_stride, count, scores_at, block * 4, dim // LANES)
+        _cleared(job, token, query, count, dim)
+    first = _first_seen(job, place, row, place[layout.LAST] + begin)
+    for start in range(first, last, layout.KEYS_TOGETHER):
+        stop = min(start + layout.KEYS_TOGETHER, last)
+        keys, here = stop - start, base + start * dim * 4
+        for s in range(0, keys, layout.PANEL):
+            for one in range(s, min(s + layout.PANEL, keys), LANES):
+                some, panel = min(LANES, keys - one), panels + (s * dim + one - s) * 4
+                at = place[layout.KEYS] + here + one * dim * 4
+                lay_float32(at, dim * 4, some, dim // LANES, 0, panel)
+        for query in range(head * group, (head + 1) * group):
+            q = job[2 * layout.QUERIES] + token * q_stride + query * dim * 4
+            out = job[2 * layout.ATTENDED] + token * out_stride + query * dim * 4
+            _scored(q, q_stride, count, panels, keys, dim, scores_at, at_nothing)
             for one in range(count):
                 own_last = place[layout.LAST] + begin + one
                 low = max(_first_seen(job, place, row, own_last), start) - start
                 high = min(own_last, stop) - start
-                scores = floats(scores_at + one * block * 4, keys)
+                scores = scores_at + one * stride
                 if low >= high:
+                    unseen = floats(scores, keys)
                     for s in range(keys):
-                        scores[s] = 0
+                        unseen[s] = 0
                     continue
                 peaks = row_of(job, layout.PEAKS, token + one)
                 sums = row_of(job, layout.WEIGHTS, token + one)
-                peak, shrunk, total = weighed(
-                    scores,
-                    low,
-                    high,
-                    keys,
-                    reals[layout.ATTN_SCALE],
-                    reals[layout.SOFTCAP],
-                    peaks[query],
-                )
+                scale, cap = reals[layout.ATTN_SCALE], reals[layout.SOFTCAP]
+                peak, shrunk, total = weighed(scores, low, high, keys, scale, cap, peaks[query])
                 peaks[query], sums[query] = peak, sums[query] * shrunk + total
                 mine = floats(out + one * out_stride, dim)
                 for i in range(dim):
                     mine[i] *= shrunk
-            values = place[layout.VALUES] + at + start * dim * 4
-            mixed(scores_at, block * 4, count, values, dim, keys, out, out_stride)
-        for one in range(count):
-            share = np.float32(1) / row_of(job, layout.WEIGHTS, token + one)[query]
-            mine = floats(out + one * out_stride, dim)
-            for i in range(dim):
-                mine[i] *= share
+            mixed(scores_at, stride, count, place[layout.VALUES] + here, dim, keys, out, out_stride)
+    for query in range(head * group, (head + 1) * group):
+        for one in range(token, token + count):
+            share = np.float32(1) / row_of(job, layout.WEIGHTS, one)[query]
+            out = row_of(job, layout.ATTENDED, one)
+            for i in range(query * dim, (query + 1) * dim):
+                out[i] *= share

@@ -31,6 +31,7 @@ from llmcli.kernels.vectors import (
     dot_int8_32,
 )
 from llmcli.kernels.words import (
+    address_of,
     apart,
     floats,
     from_bfloat16,
@@ -60,7 +61,7 @@ def _rows_of_halves(dot, convert):
         chunks = columns // LANES
         for row in range(start, stop):
             here = at + row * columns * 2
-            total = dot(here, x.ctypes.data, chunks)
+            total = dot(here, address_of(x), chunks)
             weights = halves(here, columns)
             for i in range(chunks * LANES, columns):
                 total += convert(weights[i]) * x[i]
@@ -78,7 +79,7 @@ def _rows_int8(at, scales, x, y, start, stop, columns):
     scale, chunks = floats(scales, stop), columns // LANES
     for row in range(start, stop):
         here = at + row * columns
-        total = dot_int8(here, x.ctypes.data, chunks)
+        total = dot_int8(here, address_of(x), chunks)
         codes = signed_bytes(here, columns)
         for i in range(chunks * LANES, columns):
             total += np.float32(codes[i]) * x[i]
@@ -87,7 +88,7 @@ def _rows_int8(at, scales, x, y, start, stop, columns):
 
 @inlined
 def _rows_int8_groups(at, scales, group, x, y, start, stop, columns):
-    groups, at_x = columns // group, x.ctypes.data
+    groups, at_x = columns // group, address_of(x)
     for row in range(start, stop):
         here, its = at + row * columns, scales + row * groups * 4
         if group == 32:
@@ -138,7 +139,7 @@ def _rows_int4(at, scales, minima, group, x, sums, y, start, stop, columns):
         for i in range(g * group, (g + 1) * group):
             total += x[i]
         sums[g] = total
-    bytes_a_row, at_x, at_sums = groups * (group // 2), x.ctypes.data, sums.ctypes.data
+    bytes_a_row, at_x, at_sums = groups * (group // 2), address_of(x), address_of(sums)
     for row in range(start, stop):
         here, its = at + row * bytes_a_row, row * groups * 2
         if group == 32:

@@ -22,10 +22,13 @@ PRODUCT, STEP, SEVERAL = numbered(3)
 # address of a float32 bias or 0, its shape, and how many columns are unpacked at a time.
 KIND, AT, SCALES, MINIMA, GROUP, BIAS, ROWS, COLUMNS, RUN = numbered(9)
 FIELDS = 9
-# So many rows are unpacked before they are multiplied, of so many columns where groups allow it.
-PANEL, RUN_OF_COLUMNS = 32, 768
-# So many tokens of a row attend together, to so many keys at a time.
-TOKENS_TOGETHER, KEYS_TOGETHER = 48, 256
+# So many rows are unpacked before they are multiplied, of so many columns where groups allow it:
+# a panel and the rows of x that it meets stay in a core's nearest cache (32 KiB).
+PANEL, RUN_OF_COLUMNS = 24, 288
+# So many vectors at a time meet rows too few for a panel.
+AT_ONCE = 8
+# So many tokens of a row attend together, to so many keys at a time, which are whole panels.
+TOKENS_TOGETHER, KEYS_TOGETHER = 48, 120
 # Numbers that are worked on together.
 CHUNK = 8
 FLOAT32, FLOAT16, BFLOAT16, INT8, INT8_GROUPS, INT4 = numbered(6)

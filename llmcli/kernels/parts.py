@@ -7,6 +7,12 @@ import math
 
 import numpy as np
 
+from llmcli.kernels.exponentials import (
+    SATURATED,
+    exponentials,
+    scaled_scores,
+    times_sigmoid,
+)
 from llmcli.kernels.layout import (
     GELU,
     GELU_QUICK,
@@ -18,26 +24,18 @@ from llmcli.kernels.layout import (
     PAIRS,
     SILU,
 )
-from llmcli.kernels.tiles import mixed, times_panel
+from llmcli.kernels.tiles import mixed, times_rows
 from llmcli.kernels.vectors import LANES
-from llmcli.kernels.words import apart, exp, floats, inlined
+from llmcli.kernels.words import address_of, apart, exp, floats, inlined
 
-_ONE, _TWO, _HALF = np.float32(1), np.float32(2), np.float32(0.5)
+_ZERO, _HALF, _ONE, _FIRST = np.float32(0), np.float32(0.5), np.float32(1), np.int64(0)
 _ROOT_HALF = np.float32(1 / math.sqrt(2))
-# sqrt(2 / pi) and the cubic term of the tanh approximation (arXiv 1606.08415).
-_GELU_SCALE, _GELU_CUBE = np.float32(math.sqrt(2 / math.pi)), np.float32(0.044715)
+# 2 sqrt(2 / pi), and the same times the cubic term of the tanh approximation (arXiv 1606.08415).
+_GELU_LINEAR = np.float32(2 * math.sqrt(2 / math.pi))
+_GELU_CUBIC = np.float32(2 * math.sqrt(2 / math.pi) * 0.044715)
+_SATURATED = np.float32(SATURATED)
 _QUICK = np.float32(1.702)
 _LOWEST = np.float32(-np.inf)
-
-
-@inlined
-def sigmoid(x):
-    return _ONE / (_ONE + exp(-x))
-
-
-@inlined
-def tanh(x):
-    return _ONE - _TWO / (exp(_TWO * x) + _ONE)
 
 
 @inlined
@@ -99,92 +97,88 @@ def activate(kind, gate, up, y, start, stop):
     """y[start:stop] = act(gate) * up, or act(gate) alone where `up` is empty."""
     apart()
     if kind == SILU:
-        for i in range(start, stop):
-            y[i] = gate[i] * sigmoid(gate[i])
+        _times_sigmoid(gate, y, start, stop, _ONE, _ZERO)
+    elif kind == GELU_TANH:
+        # (1 + tanh(z)) / 2 is sigmoid(2 z).
+        _times_sigmoid(gate, y, start, stop, _GELU_LINEAR, _GELU_CUBIC)
+    elif kind == GELU_QUICK:
+        _times_sigmoid(gate, y, start, stop, _QUICK, _ZERO)
     elif kind == GELU:
         for i in range(start, stop):
             y[i] = _HALF * gate[i] * (_ONE + np.float32(math.erf(gate[i] * _ROOT_HALF)))
-    elif kind == GELU_TANH:
-        for i in range(start, stop):
-            x = gate[i]
-            y[i] = _HALF * x * (_ONE + tanh(_GELU_SCALE * (x + _GELU_CUBE * x * x * x)))
-    elif kind == GELU_QUICK:
-        for i in range(start, stop):
-            y[i] = gate[i] * sigmoid(_QUICK * gate[i])
     else:
         for i in range(start, stop):
-            y[i] = gate[i] if not gate[i] < 0 else np.float32(0)
+            y[i] = gate[i] if not gate[i] < 0 else _ZERO
     if up.size:
         for i in range(start, stop):
             y[i] *= up[i]
 
 
 @inlined
+def _times_sigmoid(x, y, start, stop, linear, cubic):
+    chunks = (stop - start) // LANES
+    times_sigmoid(address_of(x) + start * 4, address_of(y) + start * 4, chunks, linear, cubic)
+    for i in range(start + chunks * LANES, stop):
+        near = min(max(x[i], -_SATURATED), _SATURATED)
+        y[i] = x[i] / (_ONE + exp(-near * (linear + cubic * near * near)))
+
+
+@inlined
 def weighed(scores, low, high, count, scale, cap, peak):
     """Scores low ... high become exp(score - peak), all else of `count` 0.
 
-    Returns the new peak, what the sums so far shrink by, and the sum of these.
+    `scores` is an address, with room up to a whole chunk. Returns the new peak, what the sums so
+    far shrink by, and the sum of these.
     """
     apart()
-    for s in range(low, high):
-        scores[s] *= scale
+    chunks = (count + LANES - 1) // LANES
     if cap > 0:
+        row = floats(scores, high)
         for s in range(low, high):
-            scores[s] = capped(scores[s], cap)
-    highest = peak
-    for s in range(low, high):
-        # A NaN becomes the peak, and with it all that follows.
-        if not scores[s] <= highest:
-            highest = scores[s]
-    total = np.float32(0)
-    for s in range(low, high):
-        scores[s] = exp(scores[s] - highest)
-    for s in range(low, high):
-        total += scores[s]
-    for s in range(low):
-        scores[s] = 0
-    for s in range(high, count):
-        scores[s] = 0
-    return highest, exp(peak - highest), total
+            row[s] = capped(row[s] * scale, cap)
+        scale = _ONE
+    highest = scaled_scores(scores, low, high, chunks, scale, peak)
+    sum_ = exponentials(scores, low, high, chunks, highest)
+    return highest, exp(peak - highest), sum_
 
 
 @inlined
 def attend(q, keys, values, first, last, group, dim, scale, cap, scores, out, peaks, sums):
     """What the keys first ... last add for one key-value head and its `group` of queries.
 
-    q [group * dim]; keys and values [S * dim]; scores is room for group * (last - first) floats.
+    q [group * dim]; keys and values [S * dim]; scores is room for a row of last - first floats,
+    up to a whole chunk, for each query.
     Leaves sum(exp(s - peak) v) in out [group * dim], and peak and sum(exp(s - peak)) of each query.
     """
     apart()
     count = last - first
-    for i in range(group * count):
+    row = (count + LANES - 1) // LANES * LANES
+    for i in range(group * row):
         scores[i] = 0
     for i in range(group * dim):
         out[i] = 0
-    at_scores, start = scores.ctypes.data, first * dim
+    at_scores, start = address_of(scores), first * dim
     if dim % LANES == 0:
-        at_keys, at_q = keys.ctypes.data + start * 4, q.ctypes.data
-        times_panel(
-            at_keys, dim * 4, count, at_q, dim * 4, group, at_scores, count * 4, dim // LANES
-        )
+        at_keys, at_q = address_of(keys) + start * 4, address_of(q)
+        times_rows(at_keys, dim * 4, count, at_q, dim * 4, group, at_scores, row * 4, dim // LANES)
     else:
         for head in range(group):
             for s in range(count):
                 for i in range(dim):
-                    scores[head * count + s] += q[head * dim + i] * keys[start + s * dim + i]
+                    scores[head * row + s] += q[head * dim + i] * keys[start + s * dim + i]
     for head in range(group):
-        row = scores[head * count : (head + 1) * count]
-        peaks[head], _, sums[head] = weighed(row, 0, count, count, scale, cap, _LOWEST)
+        here = at_scores + head * row * 4
+        peaks[head], _, sums[head] = weighed(here, _FIRST, count, count, scale, cap, _LOWEST)
     if dim % LANES == 0:
-        at_out = out.ctypes.data
+        at_out = address_of(out)
         # So many values at a time stay in a core's cache while their columns take turns.
         for s in range(0, count, KEYS_TOGETHER):
-            some, here = min(KEYS_TOGETHER, count - s), values.ctypes.data + (start + s * dim) * 4
-            mixed(at_scores + s * 4, count * 4, group, here, dim, some, at_out, dim * 4)
+            some, here = min(KEYS_TOGETHER, count - s), address_of(values) + (start + s * dim) * 4
+            mixed(at_scores + s * 4, row * 4, group, here, dim, some, at_out, dim * 4)
     else:
         for head in range(group):
             for s in range(count):
-                weight = scores[head * count + s]
+                weight = scores[head * row + s]
                 for i in range(dim):
                     out[head * dim + i] += weight * values[start + s * dim + i]
 

@@ -4,7 +4,7 @@ from llmcli.kernels import layout
 from llmcli.kernels.dots import rows_times
 from llmcli.kernels.layer import row_of
 from llmcli.kernels.meeting import share
-from llmcli.kernels.tiles import rows_times_each
+from llmcli.kernels.products import rows_times_each
 from llmcli.kernels.words import inlined, ints
 
 

@@ -18,8 +18,8 @@ _LEAST_REACH = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Of a decoder. So many columns as `unit` are read together at most, and a thread unpacks
-    matrices into so many floats as `scratch`.
+    """Of a decoder. So many columns as `unit` are read together at most; `scratch` is the most
+    that scratch_of says of its matrices.
     """
 
     hidden: int
@@ -36,12 +36,27 @@ def reach(keys: int) -> int:
     return max(_LEAST_REACH, 1 << keys.bit_length())
 
 
+def run_of(columns: int, unit: int) -> int:
+    """How many columns of a matrix are laid into a panel at a time: runs of about one length."""
+    units = -(-columns // unit)
+    runs = -(-units // max(1, layout.RUN_OF_COLUMNS // unit))
+    return -(-units // runs) * unit
+
+
+def scratch_of(columns: int, unit: int) -> int:
+    """Floats that a thread needs for itself to multiply with a matrix."""
+    panel = layout.PANEL * (run_of(columns, unit) + 1 + layout.AT_ONCE)
+    # The other use: the sum of each group of x, of which there are no more than columns.
+    return max(panel, columns + unit)
+
+
 def rooms(sizes: Sizes, *, team: int, tokens: int, keys: int) -> dict[int, tuple[int, int]]:
     """Rows and their width by field, for `tokens` at once and at most `keys` that one sees."""
     width, unit = sizes.heads * sizes.head_dim, sizes.unit
     # One token needs these for every thread, and several for every token.
     each = max(team, tokens)
     together = layout.TOKENS_TOGETHER * layout.KEYS_TOGETHER
+    panels = layout.KEYS_TOGETHER * sizes.head_dim + layout.PANEL
     group = sizes.heads // sizes.kv_heads
     asked = {
         layout.QKV: (tokens, width + 2 * sizes.kv_heads * sizes.head_dim),
@@ -56,7 +71,7 @@ def rooms(sizes: Sizes, *, team: int, tokens: int, keys: int) -> dict[int, tuple
         layout.PEAKS: (each, sizes.heads),
         layout.WEIGHTS: (each, sizes.heads),
         layout.SCORES: (team, max(keys * group, together)),
-        layout.SCRATCH: (team, sizes.scratch),
+        layout.SCRATCH: (team, max(sizes.scratch, panels)),
     }
     return {int(field): (rows, -(-wide // _LINE) * _LINE) for field, (rows, wide) in asked.items()}
 

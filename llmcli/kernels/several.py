@@ -20,7 +20,7 @@ from llmcli.kernels.layer import (
     stacked_rows,
 )
 from llmcli.kernels.meeting import meet, share
-from llmcli.kernels.tiles import rows_times_each
+from llmcli.kernels.products import rows_times_each
 from llmcli.kernels.words import floats, inlined, ints
 
 _QKV, _ONE = np.int64(3), np.int64(1)

@@ -15,7 +15,7 @@ from llmcli.kernels.words import F32, I8, I16, I32, I64
 # Codes of a group that are unpacked together; groups of four bits hold a multiple of twice it.
 LANES = CHUNK
 FLOATS, INTS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
-BYTES, _SHORTS = ir.VectorType(I8, LANES), ir.VectorType(I16, LANES)
+BYTES, SHORTS = ir.VectorType(I8, LANES), ir.VectorType(I16, LANES)
 _HALVES = ir.VectorType(ir.HalfType(), LANES)
 # Chunks of LANES whose sums are kept apart, so that one need not wait for the other.
 _UNROLLED = 4
@@ -36,20 +36,32 @@ def spread(builder, value):
     return builder.shuffle_vector(one, one, ir.Constant(INTS, [0] * LANES))
 
 
-def _total(builder, vector):
+def _folded(builder, vector, together):
+    """One number of a vector: halves are put together until one is left."""
     width = LANES
     while width > 1:
         width //= 2
-        low, high = (
-            ir.Constant(ir.VectorType(I32, width), list(range(begin, begin + width)))
+        halves = [
+            builder.shuffle_vector(
+                vector,
+                vector,
+                ir.Constant(ir.VectorType(I32, width), list(range(begin, begin + width))),
+            )
             for begin in (0, width)
-        )
-        vector = builder.fadd(
-            builder.shuffle_vector(vector, vector, low),
-            builder.shuffle_vector(vector, vector, high),
-            flags=FLAGS,
-        )
+        ]
+        vector = together(*halves)
     return builder.extract_element(vector, I32(0))
+
+
+def total(builder, vector):
+    return _folded(builder, vector, lambda a, b: builder.fadd(a, b, flags=FLAGS))
+
+
+def largest(builder, vector):
+    def larger(a, b):
+        return builder.select(builder.fcmp_ordered(">", a, b), a, b)
+
+    return _folded(builder, vector, larger)
 
 
 def ahead_of(builder, address):
@@ -94,10 +106,10 @@ def _dot(size, convert, *, far=True):
             done = builder.mul(rounds, I64(_UNROLLED))
             with cgutils.for_range(builder, builder.sub(chunks, done)) as over:
                 add(builder.add(done, over.index), sums[0])
-            total = builder.load(sums[0])
+            lanes = builder.load(sums[0])
             for sum_ in sums[1:]:
-                total = builder.fadd(total, builder.load(sum_), flags=FLAGS)
-            return _total(builder, total)
+                lanes = builder.fadd(lanes, builder.load(sum_), flags=FLAGS)
+            return total(builder, lanes)
 
         return types.float32(*(types.int64,) * 3), generate
 
@@ -109,7 +121,11 @@ def float32s(builder, weights, byte):
 
 
 def float16s(builder, weights, byte):
-    bits = vector_at(builder, weights, byte, _SHORTS)
+    return as_floats(builder, vector_at(builder, weights, byte, SHORTS))
+
+
+def as_floats(builder, bits):
+    """Floats of the bits of as many float16."""
     if words.HAS_HALVES:
         return builder.fpext(builder.bitcast(bits, _HALVES), FLOATS)
     made = ir.Constant(FLOATS, ir.Undefined)
@@ -120,7 +136,7 @@ def float16s(builder, weights, byte):
 
 
 def bfloat16s(builder, weights, byte):
-    wide = builder.zext(vector_at(builder, weights, byte, _SHORTS), INTS)
+    wide = builder.zext(vector_at(builder, weights, byte, SHORTS), INTS)
     return builder.bitcast(builder.shl(wide, ir.Constant(INTS, [16] * LANES)), FLOATS)
 
 
@@ -169,8 +185,7 @@ def _mix(tall, chunks):
                     weight = spread(builder, builder.load(builder.gep(one, [over.index])))
                     for part, sum_ in zip(parts, own, strict=True):
                         product = builder.fmul(weight, part, flags=FLAGS)
-                        total = builder.fadd(builder.load(sum_), product, flags=FLAGS)
-                        builder.store(total, sum_)
+                        builder.store(builder.fadd(builder.load(sum_), product, flags=FLAGS), sum_)
             for one, own in zip(outs, sums, strict=True):
                 for column, sum_ in zip(columns, own, strict=True):
                     place = builder.bitcast(builder.gep(one, [column]), FLOATS.as_pointer())
@@ -224,7 +239,7 @@ def _dot_int4(chunks):
                 scaled = builder.fmul(spread(builder, scale), inner, flags=FLAGS)
                 builder.store(builder.fadd(builder.load(lanes), scaled, flags=FLAGS), lanes)
             return builder.fadd(
-                _total(builder, builder.load(lanes)), builder.load(offset), flags=FLAGS
+                total(builder, builder.load(lanes)), builder.load(offset), flags=FLAGS
             )
 
         return types.float32(*(types.int64,) * 6), generate
@@ -259,7 +274,7 @@ def _dot_int8_groups(chunks):
                 scale = spread(builder, builder.load(builder.gep(scales, [over.index])))
                 scaled = builder.fmul(scale, inner, flags=FLAGS)
                 builder.store(builder.fadd(builder.load(lanes), scaled, flags=FLAGS), lanes)
-            return _total(builder, builder.load(lanes))
+            return total(builder, builder.load(lanes))
 
         return types.float32(*(types.int64,) * 4), generate
 

@@ -64,6 +64,12 @@ def floats(address, count):
 
 
 @inlined
+def address_of(array):
+    """The address of an array, as the integer that addresses are everywhere."""
+    return np.int64(array.ctypes.data)
+
+
+@inlined
 def ints(address, count):
     """int64 [count] at an address."""
     return numba.carray(_ints(address), (count,))
@@ -155,32 +161,37 @@ def _as_float(_typing, bits):
     return types.float32(types.int32), generate
 
 
-_LOG2_E = np.float32(1.4426950408889634)
+LOG2_E = np.float32(1.4426950408889634)
 # ln 2 in two parts, so that x - n ln 2 is exact to more bits than a float has (Cody and Waite).
-_LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
-_HALF, _ONE, _ZERO = np.float32(0.5), np.float32(1), np.float32(0)
+LN2 = np.float32(0.693359375), np.float32(-2.12194440e-4)
 # The minimax polynomial of (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2, from the Cephes library's expf.
-_C0, _C1, _C2 = (
-    np.float32(1.9875691500e-4),
-    np.float32(1.3981999507e-3),
-    np.float32(8.3334519073e-3),
+EXP_STEPS = tuple(
+    map(
+        np.float32,
+        (
+            1.9875691500e-4,
+            1.3981999507e-3,
+            8.3334519073e-3,
+            4.1665795894e-2,
+            1.6666665459e-1,
+            5.0000001201e-1,
+        ),
+    )
 )
-_C3, _C4, _C5 = (
-    np.float32(4.1665795894e-2),
-    np.float32(1.6666665459e-1),
-    np.float32(5.0000001201e-1),
-)
-_LOWEST, _HIGHEST = np.float32(-87.3), np.float32(88.3)
+LEAST_EXP, MOST_EXP = np.float32(-87.3), np.float32(88.3)
+_HALF, _ONE = np.float32(0.5), np.float32(1)
+_LN2_HIGH, _LN2_LOW = LN2
+_C0, _C1, _C2, _C3, _C4, _C5 = EXP_STEPS
 
 
 @inlined
 def exp(x):
-    """e^x to about 1e-7, in plain arithmetic that the compiler can run on many lanes.
+    """e^x to about 1e-7.
 
     What lies below -87.3 is taken as that (about 1e-38), and above 88.3 likewise; NaN stays NaN.
     """
-    bounded = _LOWEST if x < _LOWEST else (_HIGHEST if x > _HIGHEST else x)
-    n = np.floor(bounded * _LOG2_E + _HALF)
+    bounded = LEAST_EXP if x < LEAST_EXP else (MOST_EXP if x > MOST_EXP else x)
+    n = np.floor(bounded * LOG2_E + _HALF)
     r = bounded - n * _LN2_HIGH - n * _LN2_LOW
     p = ((((_C0 * r + _C1) * r + _C2) * r + _C3) * r + _C4) * r + _C5
     return (p * r * r + r + _ONE) * _as_float((np.int32(n) + np.int32(127)) << np.int32(23))

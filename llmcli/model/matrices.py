@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from llmcli.kernels import layout
+from llmcli.kernels.rooms import run_of, scratch_of
 from llmcli.model.linear import Weighted
 from llmcli.model.packed import Int4, Int8
 
@@ -34,9 +35,7 @@ class Described:
     @property
     def room(self) -> int:
         """Floats that a thread needs for itself to multiply with it."""
-        run = self.numbers[int(layout.RUN)]
-        # The other use: the sum of each group of x, of which there are no more than columns.
-        return max(layout.PANEL * run, self.numbers[int(layout.COLUMNS)] + self.unit)
+        return scratch_of(self.numbers[int(layout.COLUMNS)], self.unit)
 
 
 def describe(owner: Weighted, bias: Tensor | None) -> Described | None:
@@ -54,9 +53,8 @@ def describe(owner: Weighted, bias: Tensor | None) -> Described | None:
     bias_at = kept[-1].data_ptr() if bias is not None else 0
     # Groups of a whole row have no say in how many columns are unpacked at a time.
     unit = layout.CHUNK if kind == layout.INT8 else math.lcm(layout.CHUNK, group or 1)
-    run = max(1, layout.RUN_OF_COLUMNS // unit) * unit
-    columns = -(-owner.shape[1] // unit) * unit
-    numbers = (int(kind), *at[:3], group, bias_at, *owner.shape, min(run, columns))
+    run = run_of(owner.shape[1], unit)
+    numbers = (int(kind), *at[:3], group, bias_at, *owner.shape, run)
     return Described(numbers, tuple(kept), unit)
 
 
