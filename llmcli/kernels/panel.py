@@ -55,22 +55,33 @@ from llmcli.kernels.words import (
 
 
 def _turned(builder, rows):
-    """The columns of a square, from its rows."""
+    """The columns of a square, from its rows: each round pairs what is twice as far apart."""
 
     def merged(a, b, places):
         return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, LANES), places))
 
-    # Each round swaps the off-diagonal quarters of squares half as large.
-    rows, size = list(rows), LANES // 2
-    while size:
-        low = [j if not j & size else LANES + j - size for j in range(LANES)]
-        high = [j + size if not j & size else LANES + j for j in range(LANES)]
-        for i in range(LANES):
-            if not i & size:
-                a, b = rows[i], rows[i + size]
-                rows[i], rows[i + size] = merged(a, b, low), merged(a, b, high)
-        size //= 2
-    return rows
+    def pairs(a, b, order):
+        """Within each half of a register, which is what processors do at once."""
+        return merged(a, b, [i + half for half in (0, LANES // 2) for i in order])
+
+    b = LANES
+    twos = [
+        pairs(rows[i], rows[i + 1], order)
+        for order in ([0, b, 1, b + 1], [2, b + 2, 3, b + 3])
+        for i in range(0, LANES, 2)
+    ]
+    fours = [
+        pairs(twos[i + first], twos[i + first + 1], order)
+        for i in (0, 4)
+        for order in ([0, 1, b, b + 1], [2, 3, b + 2, b + 3])
+        for first in (0, 2)
+    ]
+    low, high = range(4), range(4, 8)
+    return [
+        merged(fours[i], fours[i + 1], [*half, *(b + place for place in half)])
+        for half in (low, high)
+        for i in range(0, LANES, 2)
+    ]
 
 
 def _starts(builder, at, stride, count, kind):
