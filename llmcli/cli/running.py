@@ -184,7 +184,7 @@ def load_found(resolved: Resolved, loading: Loading, *, template: Path | None = 
 
 
 def _announce_compiling() -> None:
-    terminal.note("compiling kernels for this machine, once; it takes about half a minute")
+    terminal.note("compiling kernels for this machine, once; it takes a few seconds")
 
 
 def make_prompt(

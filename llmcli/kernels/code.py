@@ -1,7 +1,6 @@
-"""From Python to machine code that is kept on disk, and back: numba is needed only to make it.
+"""The kernels' code (written.py) made machine code for this very processor, kept, and loaded.
 
-numba writes the functions as LLVM's code without making them faster. They are optimised here once,
-all together, for this very processor, and loaded by llvmlite alone in a few milliseconds.
+The first takes a few seconds, once; what is kept is loaded in a few milliseconds.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import platform
 import re
 import shutil
 from collections.abc import Callable
@@ -20,10 +20,10 @@ from typing import Any
 
 import platformdirs
 
-from llmcli.kernels import layout
+from llmcli.kernels import layout, written
 
 _KEPT_VERSIONS = 4
-_NAME = "llmcli_kernels"
+_BORROWED = ("erff", "tanhf", "sched_yield")
 _DIGEST = hashlib.sha256().digest_size
 
 _loaded: list[Code] = []
@@ -35,7 +35,7 @@ Kernel = Callable[[int, int, int], int]
 
 def missing() -> str | None:
     """Why there are no kernels, or None where there can be."""
-    return None if find_spec("numba") else "numba is not installed"
+    return None if find_spec("llvmlite") else "llvmlite is not installed"
 
 
 class Code:
@@ -44,12 +44,11 @@ class Code:
     def __init__(self, machine_code: bytes) -> None:
         import llvmlite.binding as llvm
 
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
+        _lend_functions()
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(machine_code))
         self._engine.finalize_object()
-        self._run = _PROTOTYPE(self._engine.get_function_address(_NAME))
+        self._run = _PROTOTYPE(self._engine.get_function_address(written.NAME))
         self.product = self._kernel(layout.PRODUCT)
         self.step = self._kernel(layout.STEP)
         self.several = self._kernel(layout.SEVERAL)
@@ -98,8 +97,10 @@ def compile_kernels() -> bytes:
     """An object file for this processor."""
     import llvmlite.binding as llvm
 
-    module = llvm.parse_assembly(_as_llvm())
     machine = _target_machine()
+    module = llvm.parse_assembly(_completed(written.read()))
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    _lend_functions()
     tuning = llvm.create_pipeline_tuning_options(speed_level=3)
     tuning.loop_vectorization = True
     builder = llvm.create_pass_builder(machine, tuning)
@@ -111,22 +112,73 @@ def compile_kernels() -> bytes:
     return machine.emit_object(module)  # type: ignore[no-any-return]
 
 
-def _as_llvm() -> str:
-    """The entry point and all that it calls, as text."""
-    # Read when numba is imported: what is optimised below need not be optimised by it.
-    os.environ.setdefault("NUMBA_OPT", "0")
-    os.environ.setdefault("NUMBA_LOOP_VECTORIZE", "0")
-    from numba import types
+def _completed(text: str) -> str:
+    """With what the code leaves open: how this processor and this system do these things."""
+    for name, how in (
+        ("llmcli_halves", _HALVES if _has_halves() else _HALVES_BY_BITS),
+        ("llmcli_give_way", _GO_ON if os.name == "nt" else _GIVE_WAY),
+    ):
+        text, count = re.subn(rf"^declare .*@{name}\(.*$", how, text, flags=re.MULTILINE)
+        assert count == 1, (name, count)
+    return text
 
-    from llmcli.kernels.entry import run
 
-    arguments = (types.int64,) * 4
-    run.compile(arguments)
-    text = run.inspect_llvm(arguments)
-    # No array here owns its memory, so there is nothing to count.
-    text = re.sub(r"^.*call void @NRT_(?:inc|dec)ref\(.*$", "", text, flags=re.MULTILINE)
-    (name,) = set(re.findall(r"^define i32 @([\w.$]*5entry3run[\w.$]*)\(", text, re.MULTILINE))
-    return text.replace(name, _NAME)
+def _lend_functions() -> None:
+    """What the kernels call of the system's libraries."""
+    import llvmlite.binding as llvm
+
+    library = ctypes.CDLL("ucrtbase" if os.name == "nt" else None)
+    for name in _BORROWED:
+        if function := getattr(library, name, None):
+            llvm.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
+
+
+def _has_halves() -> bool:
+    """Whether an instruction makes floats of 16-bit floats; else LLVM calls for a library's."""
+    import llvmlite.binding as llvm
+
+    arm = platform.machine().lower() in ("aarch64", "arm64")
+    return arm or bool(llvm.get_host_cpu_features().get("f16c"))
+
+
+_HALVES = """
+define internal <8 x float> @llmcli_halves(<8 x i16> %bits) alwaysinline {
+  %halves = bitcast <8 x i16> %bits to <8 x half>
+  %floats = fpext <8 x half> %halves to <8 x float>
+  ret <8 x float> %floats
+}
+"""
+# The exponents' biases differ by 112; what was infinite or NaN has to stay so.
+_HALVES_BY_BITS = """
+define internal <8 x float> @llmcli_halves(<8 x i16> %bits) alwaysinline {
+  %wide = zext <8 x i16> %bits to <8 x i32>
+  %top = and <8 x i32> %wide, splat (i32 32768)
+  %sign = shl <8 x i32> %top, splat (i32 16)
+  %low = and <8 x i32> %wide, splat (i32 32767)
+  %rest = shl <8 x i32> %low, splat (i32 13)
+  %small = bitcast <8 x i32> %rest to <8 x float>
+  %scaled = fmul <8 x float> %small, splat (float 0x46F0000000000000)
+  %finite = bitcast <8 x float> %scaled to <8 x i32>
+  %kept = or <8 x i32> %rest, splat (i32 2139095040)
+  %odd = icmp uge <8 x i32> %rest, splat (i32 260046848)
+  %chosen = select <8 x i1> %odd, <8 x i32> %kept, <8 x i32> %finite
+  %whole = or <8 x i32> %sign, %chosen
+  %floats = bitcast <8 x i32> %whole to <8 x float>
+  ret <8 x float> %floats
+}
+"""
+_GIVE_WAY = """
+declare i32 @sched_yield()
+define internal i32 @llmcli_give_way() alwaysinline {
+  %result = call i32 @sched_yield()
+  ret i32 %result
+}
+"""
+_GO_ON = """
+define internal i32 @llmcli_give_way() alwaysinline {
+  ret i32 0
+}
+"""
 
 
 def _target_machine() -> Any:
@@ -144,14 +196,13 @@ def _target_machine() -> Any:
 
 
 def _file() -> Path:
-    """Where the machine code of these sources for this processor is kept."""
+    """Where the machine code of these kernels for this processor is kept."""
     import llvmlite.binding as llvm
 
     digest = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.glob("*.py")):
+    for source in (written.FILE, Path(__file__)):
         digest.update(source.read_bytes())
     for fact in (
-        version("numba"),
         version("llvmlite"),
         llvm.get_process_triple(),
         llvm.get_host_cpu_name(),

@@ -38,7 +38,7 @@ class Team:
             if self._failure is not None:
                 raise LlmcliError(
                     f"the kernels cannot be used: {type(self._failure).__name__}: {self._failure}",
-                    hint="use --kernels off, or mend the installation of numba",
+                    hint="use --kernels off, or mend the installation of llvmlite",
                 ) from self._failure
         assert self._code is not None
         return self._code

@@ -47,15 +47,15 @@ def test_a_large_decoder_on_a_cpu_gets_kernels_and_a_small_one_does_not() -> Non
     assert start_kernels("off", SPEC, CPU, torch.float32) == "switched off"
 
 
-def test_other_devices_and_dtypes_and_a_missing_numba_are_named(
+def test_other_devices_and_dtypes_and_a_missing_llvmlite_are_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mps = torch.device("mps")
     assert start_kernels("auto", SPEC, mps, torch.float32) == "the device is mps"
     assert start_kernels("auto", SPEC, CPU, torch.bfloat16) == "it computes in bfloat16"
-    monkeypatch.setattr(accelerate, "missing", lambda: "numba is not installed")
-    assert start_kernels("auto", SPEC, CPU, torch.float32) == "numba is not installed"
-    with pytest.raises(UsageError, match="numba is not installed"):
+    monkeypatch.setattr(accelerate, "missing", lambda: "llvmlite is not installed")
+    assert start_kernels("auto", SPEC, CPU, torch.float32) == "llvmlite is not installed"
+    with pytest.raises(UsageError, match="llvmlite is not installed"):
         start_kernels("on", SPEC, CPU, torch.float32)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from llmcli.kernels import code
+from llmcli.kernels import code, written
 
 
 @pytest.fixture
@@ -74,12 +77,59 @@ def test_a_home_that_cannot_be_written_costs_only_time(
     assert made == [1]
 
 
-def test_loading_what_is_kept_needs_no_numba() -> None:
+@pytest.mark.parametrize("kept", [True, False])
+def test_neither_loading_nor_compiling_needs_numba(kept: bool, tmp_path: Path) -> None:
     code.load()
     script = """
 import sys
 sys.modules["numba"] = None
 from llmcli.kernels.code import load
-load(on_compile=lambda: sys.exit("compiles"))
+told = []
+load(on_compile=lambda: told.append(1))
+print(len(told))
 """
-    subprocess.run([sys.executable, "-c", script], check=True, env=os.environ, timeout=60)
+    home = {} if kept else {"XDG_CACHE_HOME": str(tmp_path), "LOCALAPPDATA": str(tmp_path)}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(
+        command, check=True, env=os.environ | home, timeout=300, capture_output=True, text=True
+    )
+    assert done.stdout.split() == (["0"] if kept else ["1"])
+
+
+def test_the_code_is_that_of_the_sources() -> None:
+    fresh = written.digest_in(written.read()) == written.digest_of_sources()
+    assert fresh, "the kernels have changed: python -m llmcli.kernels.written"
+
+
+def test_the_code_is_no_single_machines() -> None:
+    text = written.read()
+    assert text.count("define ") > 10
+    for own in (r"inttoptr \(i64 \d", r"target-(?:cpu|features)", r"^target ", "x86", "pickle"):
+        assert re.search(own, text, re.MULTILINE) is None, own
+
+
+@pytest.mark.parametrize("how", ["_HALVES", "_HALVES_BY_BITS"])
+def test_sixteen_bits_with_and_without_the_instruction_for_them(how: str) -> None:
+    import llvmlite.binding as llvm
+
+    if how == "_HALVES" and not code._has_halves():
+        pytest.skip("this processor has none")
+    each = """
+define void @each(ptr %from, ptr %to) {
+  %bits = load <8 x i16>, ptr %from, align 2
+  %floats = call <8 x float> @llmcli_halves(<8 x i16> %bits)
+  store <8 x float> %floats, ptr %to, align 4
+  ret void
+}
+"""
+    machine = code._target_machine()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(getattr(code, how) + each), machine)
+    engine.finalize_object()
+    convert = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(
+        engine.get_function_address("each")
+    )
+    bits = np.arange(65536, dtype=np.uint16)
+    out = np.empty(65536, np.float32)
+    for start in range(0, 65536, 8):
+        convert(bits[start:].ctypes.data, out[start:].ctypes.data)
+    np.testing.assert_array_equal(out, bits.view(np.float16).astype(np.float32))

@@ -1,6 +1,5 @@
 """Products in kernels against torch's, for every way in which a matrix is held."""
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -102,31 +101,3 @@ def test_what_is_not_finite_stays_so(dtype: torch.dtype, bad: float, team: Team)
     got = Product(team).times(linear, torch.ones(1, 40), None)
     assert got is not None
     assert got.isfinite().tolist() == [[True, False, True]]
-
-
-def test_sixteen_bits_without_the_instruction_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    import numba
-    from numba import types
-    from numba.extending import intrinsic
-
-    from llmcli.kernels import words
-
-    monkeypatch.setattr(words, "HAS_HALVES", False)
-
-    @intrinsic
-    def plainly(_typing, _bits):
-        def generate(_context, builder, _signature, args):
-            return words.half_to_float(builder, args[0])
-
-        return types.float32(types.uint16), generate
-
-    @numba.njit
-    def every(bits, out):
-        for i in range(bits.size):
-            out[i] = plainly(bits[i])
-
-    bits = np.arange(65536, dtype=np.uint16)
-    out = np.empty(65536, np.float32)
-    every(bits, out)
-    expected = bits.view(np.float16).astype(np.float32)
-    np.testing.assert_array_equal(out, expected)

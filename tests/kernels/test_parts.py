@@ -7,8 +7,8 @@ import torch
 from torch.nn import functional
 
 from llmcli.kernels import layout
-from llmcli.kernels.parts import activate, capped, weighed
-from llmcli.kernels.words import address_of, exp
+from llmcli.kernels.sources.parts import activate, capped, weighed
+from llmcli.kernels.sources.words import address_of, exp
 
 
 @numba.njit

@@ -8,15 +8,14 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from llmcli.kernels import words
 from llmcli.kernels.layout import CHUNK
-from llmcli.kernels.words import F32, I8, I16, I32, I64
+from llmcli.kernels.sources import words
+from llmcli.kernels.sources.words import F32, I8, I16, I32, I64
 
 # Codes of a group that are unpacked together; groups of four bits hold a multiple of twice it.
 LANES = CHUNK
 FLOATS, INTS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
 BYTES, SHORTS = ir.VectorType(I8, LANES), ir.VectorType(I16, LANES)
-_HALVES = ir.VectorType(ir.HalfType(), LANES)
 # Chunks of LANES whose sums are kept apart, so that one need not wait for the other.
 _UNROLLED = 4
 # Bytes: far enough ahead that memory answers in time.
@@ -121,18 +120,7 @@ def float32s(builder, weights, byte):
 
 
 def float16s(builder, weights, byte):
-    return as_floats(builder, vector_at(builder, weights, byte, SHORTS))
-
-
-def as_floats(builder, bits):
-    """Floats of the bits of as many float16."""
-    if words.HAS_HALVES:
-        return builder.fpext(builder.bitcast(bits, _HALVES), FLOATS)
-    made = ir.Constant(FLOATS, ir.Undefined)
-    for lane in range(LANES):
-        one = words.half_to_float(builder, builder.extract_element(bits, I32(lane)))
-        made = builder.insert_element(made, one, I32(lane))
-    return made
+    return words.halves_to_floats(builder, vector_at(builder, weights, byte, SHORTS))
 
 
 def bfloat16s(builder, weights, byte):

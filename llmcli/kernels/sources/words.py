@@ -3,13 +3,12 @@
 Arrays made here are views of memory that the caller keeps alive.
 """
 
-import os
-
 import llvmlite.binding
 import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 F32, I8, I16, I32, I64 = ir.FloatType(), *(ir.IntType(bits) for bits in (8, 16, 32, 64))
@@ -119,28 +118,27 @@ def from_bfloat16(_typing, bits):
     return types.float32(types.uint16), generate
 
 
+# What code.py completes. numba wants an address for it, though what it links is never run.
+HALVES_NAME, GIVE_WAY_NAME = "llmcli_halves", "llmcli_give_way"
+for _name in (HALVES_NAME, GIVE_WAY_NAME):
+    llvmlite.binding.add_symbol(_name, 1)
+# As many as processors have an instruction for; code.py says what it is.
+_HALVES_AT_ONCE = 8
+
+
+def halves_to_floats(builder, bits):
+    """IR that makes floats of the bits of eight float16."""
+    floats_kind = ir.VectorType(F32, _HALVES_AT_ONCE)
+    kind = ir.FunctionType(floats_kind, [ir.VectorType(I16, _HALVES_AT_ONCE)])
+    convert = cgutils.get_or_insert_function(builder.module, kind, HALVES_NAME)
+    return builder.call(convert, [bits])
+
+
 def half_to_float(builder, bits):
     """IR that makes a float of the bits of a float16."""
-    if HAS_HALVES:
-        return builder.fpext(builder.bitcast(bits, ir.HalfType()), F32)
-    wide = builder.zext(bits, I32)
-    sign = builder.shl(builder.and_(wide, I32(0x8000)), I32(16))
-    rest = builder.shl(builder.and_(wide, I32(0x7FFF)), I32(13))
-    # The exponents' biases differ by 112; what was infinite or NaN has to stay so.
-    scaled = builder.fmul(builder.bitcast(rest, F32), ir.Constant(F32, float(2.0**112)))
-    odd = builder.icmp_unsigned(">=", rest, I32(0x7C00 << 13))
-    kept_odd = builder.or_(rest, I32(0x7F800000))
-    return builder.bitcast(
-        builder.or_(sign, builder.select(odd, kept_odd, builder.bitcast(scaled, I32))), F32
-    )
-
-
-def _has_halves():
-    features = llvmlite.binding.get_host_cpu_features()
-    return bool(features.get("f16c") or features.get("fullfp16") or features.get("neon"))
-
-
-HAS_HALVES = _has_halves()
+    none = ir.Constant(ir.VectorType(I16, _HALVES_AT_ONCE), [0] * _HALVES_AT_ONCE)
+    eight = builder.insert_element(none, bits, I32(0))
+    return builder.extract_element(halves_to_floats(builder, eight), I32(0))
 
 
 @intrinsic
@@ -151,6 +149,18 @@ def from_float16(_typing, bits):
         return half_to_float(builder, args[0])
 
     return types.float32(types.uint16), generate
+
+
+@intrinsic
+def root(_typing, x):
+    """The square root of a float32."""
+
+    def generate(_context, builder, _signature, args):
+        kind = ir.FunctionType(F32, [F32])
+        sqrt = cgutils.get_or_insert_function(builder.module, kind, "llvm.sqrt.f32")
+        return builder.call(sqrt, args)
+
+    return types.float32(types.float32), generate
 
 
 @intrinsic
@@ -219,15 +229,10 @@ def load_atomically(_typing, address):
     return types.int64(types.int64), generate
 
 
-if os.name == "nt":
+_give_way = types.ExternalFunction(GIVE_WAY_NAME, types.int32())
 
-    @inlined
-    def give_way():
-        """Let another thread run. Not on Windows, where the waiting simply goes on."""
-else:
-    _sched_yield = types.ExternalFunction("sched_yield", types.int32())
 
-    @inlined
-    def give_way():
-        """Let another thread run."""
-        _sched_yield()
+@inlined
+def give_way():
+    """Let another thread run, where the system has a way to."""
+    _give_way()

@@ -1,11 +1,11 @@
 """One matrix times one vector or several."""
 
 from llmcli.kernels import layout
-from llmcli.kernels.dots import rows_times
-from llmcli.kernels.layer import row_of
-from llmcli.kernels.meeting import share
-from llmcli.kernels.products import rows_times_each
-from llmcli.kernels.words import inlined, ints
+from llmcli.kernels.sources.dots import rows_times
+from llmcli.kernels.sources.layer import row_of
+from llmcli.kernels.sources.meeting import share
+from llmcli.kernels.sources.products import rows_times_each
+from llmcli.kernels.sources.words import inlined, ints
 
 
 @inlined

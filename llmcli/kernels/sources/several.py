@@ -7,8 +7,8 @@ rotation are shared by tokens, attention by tokens and heads. Threads meet eight
 import numpy as np
 
 from llmcli.kernels import layout
-from llmcli.kernels.attention import attend_alone, attend_together
-from llmcli.kernels.layer import (
+from llmcli.kernels.sources.attention import attend_alone, attend_together
+from llmcli.kernels.sources.layer import (
     activated,
     before_attention,
     before_mlp,
@@ -19,9 +19,9 @@ from llmcli.kernels.layer import (
     row_of,
     stacked_rows,
 )
-from llmcli.kernels.meeting import meet, share
-from llmcli.kernels.products import rows_times_each
-from llmcli.kernels.words import floats, inlined, ints
+from llmcli.kernels.sources.meeting import meet, share
+from llmcli.kernels.sources.products import rows_times_each
+from llmcli.kernels.sources.words import floats, inlined, ints
 
 _QKV, _ONE = np.int64(3), np.int64(1)
 
@@ -69,11 +69,13 @@ def _attend_each(job, facts, reals, place, me, team):
     if each >= layout.CHUNK and dim % layout.CHUNK == 0:
         blocks = (each + layout.TOKENS_TOGETHER - 1) // layout.TOKENS_TOGETHER
         # Later blocks see more keys, so threads take turns.
-        for unit in range(me, count // each * kv_heads * blocks, team):
+        unit = me
+        while unit < count // each * kv_heads * blocks:
             row, head, block = unit // blocks // kv_heads, unit // blocks % kv_heads, unit % blocks
             begin = block * layout.TOKENS_TOGETHER
             end = min(begin + layout.TOKENS_TOGETHER, each)
             attend_together(job, facts, reals, place, row, head, begin, end, me)
+            unit += team
         return
     start, stop = _part(count * kv_heads, me, team)
     for unit in range(start, stop):

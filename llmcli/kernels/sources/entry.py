@@ -1,10 +1,10 @@
 """The one function that is compiled, with all that it calls. Importing this imports numba."""
 
 from llmcli.kernels.layout import PRODUCT, STEP
-from llmcli.kernels.product import product
-from llmcli.kernels.several import several
-from llmcli.kernels.step import step
-from llmcli.kernels.words import inlined
+from llmcli.kernels.sources.product import product
+from llmcli.kernels.sources.several import several
+from llmcli.kernels.sources.step import step
+from llmcli.kernels.sources.words import inlined
 
 
 @inlined

@@ -23,19 +23,18 @@ from llmcli.kernels.layout import (
     PANEL,
     SCALES,
 )
-from llmcli.kernels.vectors import (
+from llmcli.kernels.sources.vectors import (
     FLAGS,
     FLOATS,
     LANES,
     ahead_of,
-    as_floats,
     bfloat16s,
     float16s,
     float32s,
     int8s,
     nibbles,
 )
-from llmcli.kernels.words import (
+from llmcli.kernels.sources.words import (
     F32,
     I8,
     I16,
@@ -46,6 +45,7 @@ from llmcli.kernels.words import (
     from_bfloat16,
     from_float16,
     halves,
+    halves_to_floats,
     high_half,
     inlined,
     low_half,
@@ -192,7 +192,7 @@ def _lay_int4(_typing, at, stride, count, groups, chunks, scales, minima, scale_
         half = builder.mul(chunks, I64(LANES))
         with cgutils.for_range(builder, groups) as group:
             scale, least = (
-                as_floats(builder, _one_each(builder, one, group.index, I16))
+                halves_to_floats(builder, _one_each(builder, one, group.index, I16))
                 for one in (each_scale, each_least)
             )
             first = builder.mul(group.index, chunks)

@@ -11,7 +11,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from llmcli.kernels.layout import PANEL
-from llmcli.kernels.vectors import (
+from llmcli.kernels.sources.vectors import (
     FLAGS,
     FLOATS,
     LANES,
@@ -24,7 +24,7 @@ from llmcli.kernels.vectors import (
     spread,
     vector_at,
 )
-from llmcli.kernels.words import F32, I32, I64, apart, floats, inlined
+from llmcli.kernels.sources.words import F32, I32, I64, apart, floats, inlined
 
 _TALL = 4
 _HALF = ir.VectorType(F32, 4)

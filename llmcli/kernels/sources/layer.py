@@ -3,8 +3,8 @@
 import numpy as np
 
 from llmcli.kernels import layout
-from llmcli.kernels.parts import activate, attend, norm, rotate
-from llmcli.kernels.words import floats, inlined
+from llmcli.kernels.sources.parts import activate, attend, norm, rotate
+from llmcli.kernels.sources.words import floats, inlined
 
 _NO_BIAS, _START, _ONE = np.int64(0), np.int64(0), np.float32(1)
 

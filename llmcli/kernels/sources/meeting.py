@@ -1,7 +1,7 @@
 """How threads divide the work and wait for one another."""
 
 from llmcli.kernels.layout import ABANDONED, ARRIVED
-from llmcli.kernels.words import add_atomically, give_way, inlined, load_atomically
+from llmcli.kernels.sources.words import add_atomically, give_way, inlined, load_atomically
 
 # Threads wait by looking; after so many looks they let others run, if the machine is busy.
 _LOOKS = 2000

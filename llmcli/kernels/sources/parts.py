@@ -7,12 +7,6 @@ import math
 
 import numpy as np
 
-from llmcli.kernels.exponentials import (
-    SATURATED,
-    exponentials,
-    scaled_scores,
-    times_sigmoid,
-)
 from llmcli.kernels.layout import (
     GELU,
     GELU_QUICK,
@@ -24,9 +18,15 @@ from llmcli.kernels.layout import (
     PAIRS,
     SILU,
 )
-from llmcli.kernels.tiles import mixed, times_rows
-from llmcli.kernels.vectors import LANES
-from llmcli.kernels.words import address_of, apart, exp, floats, inlined
+from llmcli.kernels.sources.exponentials import (
+    SATURATED,
+    exponentials,
+    scaled_scores,
+    times_sigmoid,
+)
+from llmcli.kernels.sources.tiles import mixed, times_rows
+from llmcli.kernels.sources.vectors import LANES
+from llmcli.kernels.sources.words import address_of, apart, exp, floats, inlined, root
 
 _ZERO, _HALF, _ONE, _FIRST = np.float32(0), np.float32(0.5), np.float32(1), np.int64(0)
 _ROOT_HALF = np.float32(1 / math.sqrt(2))
@@ -61,7 +61,7 @@ def norm(kind, weight, bias, offset, eps, x, y, start, stop):
     for i in range(start, stop):
         centred = x[i] - mean
         squares += centred * centred
-    scale = _ONE / np.sqrt(squares / np.float32(count) + eps)
+    scale = _ONE / root(squares / np.float32(count) + eps)
     gain = floats(weight, count)
     if bias:
         shift = floats(bias, count)

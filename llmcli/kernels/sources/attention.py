@@ -3,14 +3,16 @@
 import numpy as np
 
 from llmcli.kernels import layout
-from llmcli.kernels.layer import attend_head, row_of
-from llmcli.kernels.panel import lay_float32
-from llmcli.kernels.parts import weighed
-from llmcli.kernels.tiles import mixed, times_panel
-from llmcli.kernels.vectors import LANES
-from llmcli.kernels.words import address_of, apart, floats, inlined, ints
+from llmcli.kernels.sources.layer import attend_head, row_of
+from llmcli.kernels.sources.panel import lay_float32
+from llmcli.kernels.sources.parts import weighed
+from llmcli.kernels.sources.tiles import mixed, times_panel
+from llmcli.kernels.sources.vectors import LANES
+from llmcli.kernels.sources.words import address_of, apart, floats, inlined, ints
 
 _LOWEST = np.float32(-np.inf)
+# From row to row, where all begin with one; and of what has no scales.
+_SAME, _NO_SCALES = np.int64(0), np.int64(0)
 
 
 @inlined
@@ -69,7 +71,7 @@ def _scored(q, q_stride, count, panels, keys, dim, scores, nothing):
     stride = layout.KEYS_TOGETHER * 4
     for s in range(0, keys, layout.PANEL):
         panel, out = panels + s * dim * 4, scores + s * 4
-        times_panel(panel, q, q_stride, count, nothing, 0, out, stride, dim // LANES)
+        times_panel(panel, q, q_stride, count, nothing, _SAME, out, stride, dim // LANES)
 
 
 @inlined
@@ -100,7 +102,7 @@ def attend_together(job, facts, reals, place, row, head, begin, end, me):
             for one in range(s, min(s + layout.PANEL, keys), LANES):
                 some, panel = min(LANES, keys - one), panels + (s * dim + one - s) * 4
                 at = place[layout.KEYS] + here + one * dim * 4
-                lay_float32(at, dim * 4, some, dim // LANES, 0, panel)
+                lay_float32(at, dim * 4, some, dim // LANES, _NO_SCALES, panel)
         for query in range(head * group, (head + 1) * group):
             q = job[2 * layout.QUERIES] + token * q_stride + query * dim * 4
             out = job[2 * layout.ATTENDED] + token * out_stride + query * dim * 4

@@ -11,8 +11,8 @@ meet five times a layer:
 import numpy as np
 
 from llmcli.kernels import layout
-from llmcli.kernels.dots import rows_times
-from llmcli.kernels.layer import (
+from llmcli.kernels.sources.dots import rows_times
+from llmcli.kernels.sources.layer import (
     activated,
     attend_head,
     before_attention,
@@ -24,9 +24,9 @@ from llmcli.kernels.layer import (
     row_of,
     stacked_rows,
 )
-from llmcli.kernels.meeting import meet, share
-from llmcli.kernels.parts import merge
-from llmcli.kernels.words import floats, inlined, ints
+from llmcli.kernels.sources.meeting import meet, share
+from llmcli.kernels.sources.parts import merge
+from llmcli.kernels.sources.words import floats, inlined, ints
 
 # How many matrices lie behind one another.
 _QKV, _ONE = np.int64(3), np.int64(1)

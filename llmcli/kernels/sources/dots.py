@@ -19,7 +19,7 @@ from llmcli.kernels.layout import (
     MINIMA,
     SCALES,
 )
-from llmcli.kernels.vectors import (
+from llmcli.kernels.sources.vectors import (
     LANES,
     dot_bfloat16,
     dot_float16,
@@ -30,7 +30,7 @@ from llmcli.kernels.vectors import (
     dot_int8_16,
     dot_int8_32,
 )
-from llmcli.kernels.words import (
+from llmcli.kernels.sources.words import (
     address_of,
     apart,
     floats,

@@ -8,8 +8,17 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from llmcli.kernels.vectors import FLAGS, FLOATS, INTS, LANES, largest, spread, total, vector_at
-from llmcli.kernels.words import EXP_STEPS, F32, I32, I64, LEAST_EXP, LN2, LOG2_E, MOST_EXP
+from llmcli.kernels.sources.vectors import (
+    FLAGS,
+    FLOATS,
+    INTS,
+    LANES,
+    largest,
+    spread,
+    total,
+    vector_at,
+)
+from llmcli.kernels.sources.words import EXP_STEPS, F32, I32, I64, LEAST_EXP, LN2, LOG2_E, MOST_EXP
 
 _LONGS = ir.VectorType(I64, LANES)
 _LOWEST = float("-inf")
