@@ -8,7 +8,8 @@ import torch
 
 from llmcli.engine.accelerate import KernelChoice, why_none
 from llmcli.errors import UsageError
-from llmcli.model.fused import most_tokens, obstacle
+from llmcli.model.fused import obstacle
+from llmcli.model.product import MOST_ROWS
 from llmcli.plurals import counted
 from llmcli.spec import DecoderSpec
 
@@ -33,7 +34,7 @@ class Steps:
     def most_tokens(self) -> int:
         """How many at once would go through all layers in one kernel, in float32; 0 where none."""
         whole = obstacle(self.spec) is None and self.in_kernels(torch.float32)
-        return most_tokens(self.spec) if whole else 0
+        return MOST_ROWS if whole else 0
 
     def told(self, dtype: torch.dtype) -> str:
         """As `-v` would say it. Raises UsageError where kernels are asked for and cannot be had."""

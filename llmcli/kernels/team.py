@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
 import numpy as np
@@ -26,7 +26,6 @@ class Team:
         self._on_compile = on_compile
         self._code: Code | None = None
         self._failure: BaseException | None = None
-        self._running: list[Future[int]] = []
         self._loading = threading.Thread(target=self._load, name="kernels", daemon=True)
         self._loading.start()
 
@@ -43,27 +42,67 @@ class Team:
         assert self._code is not None
         return self._code
 
-    def run(self, kernel: Kernel, job: int) -> None:
-        """Run the kernel in every thread, and wait for all of them."""
-        wait(self._running)  # of a run that Ctrl-C broke off
-        self._running.clear()
+    def run(self, kernel: Kernel, job: int, *, aside: bool = False) -> None:
+        """Run the kernel in every thread, and wait for all of them.
+
+        With `aside` the caller's thread waits only, and so hears Ctrl-C. Whatever is raised, no
+        thread is at work any more: they go home at the next place where they look.
+        """
         self.barrier[:] = 0
+        shift = _Shift(lambda me: kernel(me, self.size, job))
         try:
-            for me in range(1, self.size):
-                self._running.append(self._pool.submit(kernel, me, self.size, job))
-            kernel(0, self.size, job)
+            others = range(0 if aside else 1, self.size)
+            running = [self._pool.submit(shift.work, me) for me in others]
+            if not aside:
+                kernel(0, self.size, job)
+            for future in running:
+                future.result()
         except BaseException:
             self.barrier[ABANDONED] = 1
+            shift.end()
             raise
-        for future in self._running:
-            future.result()
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(max(1, self.size - 1), thread_name_prefix="kernel")
+        return ThreadPoolExecutor(self.size, thread_name_prefix="kernel")
 
     def _load(self) -> None:
         try:
             self._code = load(on_compile=self._on_compile)
         except BaseException as failure:
             self._failure = failure
+
+
+class _Shift:
+    """One run of the pool's threads, which can be ended whatever state the pool is in."""
+
+    def __init__(self, kernel: Callable[[int], int]) -> None:
+        self._kernel = kernel
+        self._change = threading.Condition()
+        self._inside, self._over = 0, False
+
+    def work(self, me: int) -> None:
+        with self._change:
+            if self._over:
+                return
+            self._inside += 1
+        try:
+            self._kernel(me)
+        finally:
+            with self._change:
+                self._inside -= 1
+                self._change.notify_all()
+
+    def end(self) -> None:
+        """Nobody begins any more, and all have gone, whoever presses Ctrl-C again meanwhile.
+
+        What they write to may then go too.
+        """
+        while True:
+            try:
+                with self._change:
+                    self._over = True
+                    self._change.wait_for(lambda: self._inside == 0)
+                return
+            except KeyboardInterrupt:
+                continue

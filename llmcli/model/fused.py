@@ -21,7 +21,7 @@ from llmcli.model.block import Block, SharedParallelBlock
 from llmcli.model.job import Job
 from llmcli.model.linear import Linear
 from llmcli.model.matrices import describe, vector
-from llmcli.model.product import MOST_NARROW_ROWS
+from llmcli.model.product import LONG, MOST_ROWS
 from llmcli.spec import Alibi, DecoderSpec, Rope, count_parameters
 
 # In the order of their numbers in kernels/layout.py.
@@ -45,9 +45,6 @@ _NORMS = (
     "attn.q_norm",
     "attn.k_norm",
 )
-# A kernel cannot be broken off: what takes longer than a second or two goes module by module,
-# where Ctrl-C is heard. The rows of a batch are worth waiting for.
-_MOST_FLOPS, _LEAST_TOKENS = 150e9, 16
 _NORM_KINDS = {"rms": 1, "layer": 2}
 
 
@@ -70,12 +67,6 @@ def obstacle(spec: DecoderSpec) -> str | None:
     return None
 
 
-def most_tokens(spec: DecoderSpec) -> int:
-    """With more tokens at once than these the modules run, where there are kernels too."""
-    in_time = int(_MOST_FLOPS / (2 * count_parameters(spec)))
-    return min(MOST_NARROW_ROWS, max(_LEAST_TOKENS, in_time))
-
-
 class FusedStep:
     """All layers of a decoder for one token or a few: rows of a batch, or tokens of one row."""
 
@@ -87,7 +78,8 @@ class FusedStep:
         self._rooms, self._units = [1], [1]
         self._job = Job()
         self._reach = self._most = 0
-        self.most_tokens = most_tokens(spec)
+        self.most_tokens = MOST_ROWS
+        self._weights = count_parameters(spec)
         self._places = np.zeros((len(self._blocks), layout.PLACE), np.int64)
         self._places[:, layout.WINDOW] = [layer.window or 0 for layer in spec.layers]
         self.ready = self._describe()
@@ -121,7 +113,7 @@ class FusedStep:
         else:
             job.give(layout.PADS, pads.numpy().astype(np.int64))
         kernel = kernels.step if count == 1 else kernels.several
-        self._team.run(kernel, job.address)
+        self._team.run(kernel, job.address, aside=count * self._weights > LONG)
         return streams.view(x.shape)
 
     def _describe(self) -> bool:

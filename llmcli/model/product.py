@@ -12,10 +12,11 @@ from llmcli.model.job import Job
 from llmcli.model.linear import Weighted
 from llmcli.model.matrices import Described, describe
 
-# With more rows than these, torch's matrix product is as fast where it can read the weights as
-# they are; where it has to make floats of them first, only on wider vectors than the kernels'.
-_MOST_ROWS = 64
-MOST_NARROW_ROWS = 1024 if torch.backends.cpu.get_cpu_capability() == "AVX2" else _MOST_ROWS
+# With more rows than these torch's matrix product is as fast, on wider vectors than the kernels'.
+MOST_ROWS = 1024 if torch.backends.cpu.get_cpu_capability() == "AVX2" else 64
+# A thread that waits hears Ctrl-C, which one that computes does not. Of fewer multiplications than
+# these (about 20 ms of one core) nobody would notice, and to let others do them costs a little.
+LONG = 1e9
 
 
 class Product:
@@ -28,12 +29,13 @@ class Product:
         ]
         self._known = {}
         self._job = Job()
+        self._job.give(layout.BARRIER, team.barrier)
 
     def times(self, owner: Weighted, x: Tensor, bias: Tensor | None) -> Tensor | None:
         """x [...,C_in] times the matrix; None where the kernels cannot, or torch is faster."""
         rows, columns = owner.shape
         count = x.numel() // columns
-        if count > (_MOST_ROWS if owner.dtype == torch.float32 else MOST_NARROW_ROWS):
+        if count > MOST_ROWS:
             return None
         if owner not in self._known:
             found = describe(owner, bias)
@@ -55,5 +57,6 @@ class Product:
         job.give(layout.MATRIX, matrix)
         job.room(layout.SCRATCH, self._team.size, described.room)
         job.say(layout.COUNT, count)
-        self._team.run(kernels.product, job.address)
+        aside = count * rows * columns > LONG
+        self._team.run(kernels.product, job.address, aside=aside)
         return y.view(*x.shape[:-1], rows)

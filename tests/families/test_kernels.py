@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import Tensor, nn
 
 from llmcli.cache import CacheKind, make_cache
 from llmcli.generation.stepper import Stepper
+from llmcli.kernels.layout import ABANDONED
 from llmcli.kernels.team import Team
 from llmcli.model import Decoder
 from llmcli.model.diagnose import first_bad_part
-from llmcli.model.fused import most_tokens, obstacle
+from llmcli.model.fused import obstacle
 from llmcli.model.linear import Weighted
 from llmcli.model.packed import pack_int4, pack_int8
 from llmcli.spec import DecoderSpec, matrices
@@ -204,11 +203,8 @@ def test_long_texts_agree_with_torch(name: str, oracle: MakeOracle, teams) -> No
         assert_close(ours, torchs)
 
 
-def test_what_would_take_long_goes_where_ctrl_c_is_heard(oracle: MakeOracle, teams) -> None:
+def test_more_tokens_than_kernels_are_for_go_through_modules(oracle: MakeOracle, teams) -> None:
     theirs = oracle(next(row for row in ROWS if row.model_type() == "llama"))
-    small = theirs.loaded.spec
-    assert most_tokens(small) >= 64
-    assert most_tokens(replace(small, vocab_size=1 << 30)) == 16
     decoder = _accelerated(theirs, teams[1])
     assert decoder._fused is not None
     decoder._fused.most_tokens = 2
@@ -218,6 +214,36 @@ def test_what_would_take_long_goes_where_ctrl_c_is_heard(oracle: MakeOracle, tea
         for piece in theirs.ids.split([3, 2, theirs.ids.shape[1] - 5], 1):
             decoder(piece, make_cache("growing", decoder.spec))
     assert len(seen) == 2
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_step_broken_off_by_ctrl_c_can_be_taken_again(
+    early: bool, oracle: MakeOracle, teams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = oracle(next(row for row in ROWS if row.model_type() == "llama"))
+    decoder = _accelerated(theirs, teams[1])
+    cache, run = make_cache("growing", decoder.spec), type(teams[1]).run
+
+    def broken_off(team, kernel, job, *, aside):
+        def half(me, size, job):
+            team.barrier[ABANDONED] = early
+            assert kernel(me, size, job) == early
+            raise KeyboardInterrupt
+
+        run(team, half, job, aside=aside)
+
+    with torch.inference_mode():
+        expected = decoder(theirs.ids, make_cache("growing", decoder.spec), last_only=False)
+        logits = []
+        for piece in theirs.ids.split([7, theirs.ids.shape[1] - 7], 1):
+            with monkeypatch.context() as patch:
+                patch.setattr(type(teams[1]), "run", broken_off)
+                with pytest.raises(KeyboardInterrupt):
+                    decoder(piece, cache)
+            logits.append(decoder(piece, cache, last_only=False))
+    assert cache is not None
+    assert cache.length == theirs.ids.shape[1]
+    assert_close(torch.cat(logits, 1), expected)
 
 
 def test_a_watched_decoder_runs_its_modules(oracle: MakeOracle, teams) -> None:

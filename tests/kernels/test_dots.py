@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from llmcli.kernels.team import Team
+from llmcli.model import product
 from llmcli.model.linear import Linear
 from llmcli.model.packed import Int8, pack_int4, pack_int8
 from llmcli.model.product import Product
@@ -75,7 +76,10 @@ def test_products(kind: str, shape: tuple[int, int], count: int, team: Team) -> 
     torch.testing.assert_close(got, expected, rtol=1e-5, atol=2e-6 * shape[1] ** 0.5 + 1e-5)
 
 
-def test_many_rows_of_plain_floats_are_left_to_torch(team: Team) -> None:
+def test_more_rows_than_kernels_are_for_are_left_to_torch(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(product, "MOST_ROWS", 64)
     linear = held("float32", (8, 8))
     assert Product(team).times(linear, made(64, 8), linear.bias) is not None
     assert Product(team).times(linear, made(65, 8), linear.bias) is None
@@ -83,10 +87,10 @@ def test_many_rows_of_plain_floats_are_left_to_torch(team: Team) -> None:
 
 @pytest.mark.parametrize("kind", ["float32", "int4"])
 def test_one_product_after_a_wider_one(kind: str, team: Team) -> None:
-    product = Product(team)
+    products = Product(team)
     for shape in ((40, 100), (9, 33), (40, 100)):
         linear, x = held(kind, shape, bias=False), made(1, shape[1], seed=3)
-        got = product.times(linear, x, None)
+        got = products.times(linear, x, None)
         assert got is not None
         torch.testing.assert_close(got, linear(x), rtol=1e-5, atol=1e-5)
 

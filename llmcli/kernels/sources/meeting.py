@@ -8,15 +8,23 @@ _LOOKS = 2000
 
 
 @inlined
+def abandoned(barrier):
+    """Whether somebody gave up, so that what is left need not be done."""
+    return load_atomically(barrier + ABANDONED * 8) != 0
+
+
+@inlined
 def meet(barrier, team, round_):
-    """Wait until all have come; false where one of them will not. `barrier` is its address."""
-    arrived, abandoned = barrier + ARRIVED * 8, barrier + ABANDONED * 8
+    """Wait until all have come; false where somebody gave up. `barrier` is its address."""
+    arrived = barrier + ARRIVED * 8
+    if abandoned(barrier):
+        return False
     add_atomically(arrived, 1)
     goal, looks = team * round_, 0
     while load_atomically(arrived) < goal:
         looks += 1
         if looks % _LOOKS == 0:
-            if load_atomically(abandoned):
+            if abandoned(barrier):
                 return False
             give_way()
     return True

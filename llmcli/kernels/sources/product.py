@@ -21,5 +21,6 @@ def product(me, team, job_at):
     else:
         x, x_width = job[2 * layout.X], job[2 * layout.X + 1]
         y, y_width = job[2 * layout.Y], job[2 * layout.Y + 1]
-        rows_times_each(matrix, count, x, x_width, room, y, y_width, start, stop)
+        barrier = job[2 * layout.BARRIER]
+        rows_times_each(matrix, count, x, x_width, room, y, y_width, start, stop, barrier)
     return 0

@@ -3,6 +3,7 @@
 import numpy as np
 
 from llmcli.kernels.layout import AT_ONCE, BIAS, COLUMNS, PANEL, RUN
+from llmcli.kernels.sources.meeting import abandoned
 from llmcli.kernels.sources.panel import lay
 from llmcli.kernels.sources.tiles import times_panel
 from llmcli.kernels.sources.vectors import LANES
@@ -38,18 +39,20 @@ def _times_edge(panel, x, x_stride, count, first, base, y, y_stride, rows, chunk
 
 
 @inlined
-def rows_times_each(matrix, count, x, x_width, room, y, y_width, start, stop):
+def rows_times_each(matrix, count, x, x_width, room, y, y_width, start, stop, barrier):
     """y[:, start:stop] = those rows of the matrix times each row of x, plus the bias.
 
     x [count, x_width] and y [count, y_width] are addresses. x has zeros behind its columns, up to
     a whole group and a whole chunk; `room` is for a panel of RUN columns, and one and AT_ONCE
-    rows as wide as a panel.
+    rows as wide as a panel. Ends early where somebody gave up, which the barrier tells.
     """
     apart()
     columns, run, x_stride, y_stride = matrix[COLUMNS], matrix[RUN], x_width * 4, y_width * 4
     base, panel = room[PANEL * run : PANEL * (run + 1)], address_of(room)
     at_base = address_of(base)
     for begin in range(start, stop, PANEL):
+        if abandoned(barrier):
+            return
         rows, out = min(PANEL, stop - begin), y + begin * 4
         _base(matrix, begin, rows, base)
         first = 0

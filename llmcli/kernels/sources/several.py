@@ -45,7 +45,16 @@ def _stacked(job, table, which, count, source, target, me, team):
         begin, end = max(start - offset, 0), min(stop - offset, rows)
         if begin < end:
             rows_times_each(
-                matrix, job[2 * layout.COUNT], x, x_width, room, y + offset * 4, y_width, begin, end
+                matrix,
+                job[2 * layout.COUNT],
+                x,
+                x_width,
+                room,
+                y + offset * 4,
+                y_width,
+                begin,
+                end,
+                job[2 * layout.BARRIER],
             )
         offset += rows
 
@@ -94,7 +103,16 @@ def _inner(job, facts, table, me, team):
         if which == layout.UP or facts[layout.GATED]:
             y, y_width = job[2 * target], job[2 * target + 1]
             rows_times_each(
-                matrix_of(table, which), count, x, x_width, room, y, y_width, start, stop
+                matrix_of(table, which),
+                count,
+                x,
+                x_width,
+                room,
+                y,
+                y_width,
+                start,
+                stop,
+                job[2 * layout.BARRIER],
             )
     for token in range(count):
         gate, up = row_of(job, layout.GATED_INNER, token), row_of(job, layout.UP_INNER, token)
