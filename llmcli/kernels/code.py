@@ -114,8 +114,11 @@ def compile_kernels() -> bytes:
 
 def _completed(text: str) -> str:
     """With what the code leaves open: how this processor and this system do these things."""
+    has_halves = _has_halves()
     for name, how in (
-        ("llmcli_halves", _HALVES if _has_halves() else _HALVES_BY_BITS),
+        ("llmcli_half", _HALF if has_halves else _HALF_BY_BITS),
+        ("llmcli_halves", _HALVES if has_halves else _HALVES_BY_BITS),
+        ("llmcli_high", _HIGH),
         ("llmcli_give_way", _GO_ON if os.name == "nt" else _GIVE_WAY),
     ):
         text, count = re.subn(rf"^declare .*@{name}\(.*$", how, text, flags=re.MULTILINE)
@@ -141,6 +144,28 @@ def _has_halves() -> bool:
     return arm or bool(llvm.get_host_cpu_features().get("f16c"))
 
 
+# Known too early to be a shift of bytes it becomes one, for which x86 has no instruction.
+_HIGH = """
+define internal <8 x i32> @llmcli_high(<8 x i32> %bytes) alwaysinline {
+  %high = lshr <8 x i32> %bytes, splat (i32 4)
+  ret <8 x i32> %high
+}
+"""
+_HALF = """
+define internal float @llmcli_half(i16 %bits) alwaysinline {
+  %half = bitcast i16 %bits to half
+  %float = fpext half %half to float
+  ret float %float
+}
+"""
+_HALF_BY_BITS = """
+define internal float @llmcli_half(i16 %bits) alwaysinline {
+  %one = insertelement <8 x i16> zeroinitializer, i16 %bits, i32 0
+  %floats = call <8 x float> @llmcli_halves(<8 x i16> %one)
+  %float = extractelement <8 x float> %floats, i32 0
+  ret float %float
+}
+"""
 _HALVES = """
 define internal <8 x float> @llmcli_halves(<8 x i16> %bits) alwaysinline {
   %halves = bitcast <8 x i16> %bits to <8 x half>

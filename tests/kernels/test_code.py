@@ -108,28 +108,33 @@ def test_the_code_is_no_single_machines() -> None:
         assert re.search(own, text, re.MULTILINE) is None, own
 
 
-@pytest.mark.parametrize("how", ["_HALVES", "_HALVES_BY_BITS"])
+@pytest.mark.parametrize("how", ["", "_BY_BITS"])
 def test_sixteen_bits_with_and_without_the_instruction_for_them(how: str) -> None:
     import llvmlite.binding as llvm
 
-    if how == "_HALVES" and not code._has_halves():
+    if not how and not code._has_halves():
         pytest.skip("this processor has none")
     each = """
-define void @each(ptr %from, ptr %to) {
+define void @each(ptr %from, ptr %to, ptr %first) {
   %bits = load <8 x i16>, ptr %from, align 2
   %floats = call <8 x float> @llmcli_halves(<8 x i16> %bits)
   store <8 x float> %floats, ptr %to, align 4
+  %bit = load i16, ptr %from, align 2
+  %float = call float @llmcli_half(i16 %bit)
+  store float %float, ptr %first, align 4
   ret void
 }
 """
+    text = getattr(code, f"_HALVES{how}") + getattr(code, f"_HALF{how}") + each
     machine = code._target_machine()
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(getattr(code, how) + each), machine)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
     engine.finalize_object()
-    convert = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(
-        engine.get_function_address("each")
-    )
-    bits = np.arange(65536, dtype=np.uint16)
-    out = np.empty(65536, np.float32)
-    for start in range(0, 65536, 8):
-        convert(bits[start:].ctypes.data, out[start:].ctypes.data)
-    np.testing.assert_array_equal(out, bits.view(np.float16).astype(np.float32))
+    convert = ctypes.CFUNCTYPE(None, *(ctypes.c_void_p,) * 3)(engine.get_function_address("each"))
+    bits = np.arange(65536 + 8, dtype=np.uint32).astype(np.uint16)
+    eight, firsts = np.empty((65536, 8), np.float32), np.empty(65536, np.float32)
+    for start in range(65536):
+        convert(*(one[start:].ctypes.data for one in (bits, eight, firsts)))
+    expected = bits.view(np.float16).astype(np.float32)
+    np.testing.assert_array_equal(firsts, expected[:65536])
+    for lane in range(8):
+        np.testing.assert_array_equal(eight[:, lane], expected[lane : lane + 65536])

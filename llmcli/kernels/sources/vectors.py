@@ -136,7 +136,9 @@ def nibbles(builder, codes, byte):
     """The low and the high halves of LANES bytes, as integers."""
     wide = builder.zext(vector_at(builder, codes, byte, BYTES), INTS)
     low = builder.and_(wide, ir.Constant(INTS, [15] * LANES))
-    return low, builder.lshr(wide, ir.Constant(INTS, [4] * LANES))
+    kind = ir.FunctionType(INTS, [INTS])
+    high = cgutils.get_or_insert_function(builder.module, kind, words.HIGH_NAME)
+    return low, builder.call(high, [wide])
 
 
 # Rows of keys lie behind one another, which the hardware sees for itself.

@@ -119,8 +119,9 @@ def from_bfloat16(_typing, bits):
 
 
 # What code.py completes. numba wants an address for it, though what it links is never run.
-HALVES_NAME, GIVE_WAY_NAME = "llmcli_halves", "llmcli_give_way"
-for _name in (HALVES_NAME, GIVE_WAY_NAME):
+HALF_NAME, HALVES_NAME = "llmcli_half", "llmcli_halves"
+HIGH_NAME, GIVE_WAY_NAME = "llmcli_high", "llmcli_give_way"
+for _name in (HALF_NAME, HALVES_NAME, HIGH_NAME, GIVE_WAY_NAME):
     llvmlite.binding.add_symbol(_name, 1)
 # As many as processors have an instruction for; code.py says what it is.
 _HALVES_AT_ONCE = 8
@@ -136,9 +137,9 @@ def halves_to_floats(builder, bits):
 
 def half_to_float(builder, bits):
     """IR that makes a float of the bits of a float16."""
-    none = ir.Constant(ir.VectorType(I16, _HALVES_AT_ONCE), [0] * _HALVES_AT_ONCE)
-    eight = builder.insert_element(none, bits, I32(0))
-    return builder.extract_element(halves_to_floats(builder, eight), I32(0))
+    kind = ir.FunctionType(F32, [I16])
+    convert = cgutils.get_or_insert_function(builder.module, kind, HALF_NAME)
+    return builder.call(convert, [bits])
 
 
 @intrinsic
