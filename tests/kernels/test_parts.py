@@ -113,6 +113,14 @@ def test_softmax_of_a_part(low: int, high: int, cap: float, peak: float) -> None
     assert (np.delete(got, np.s_[low:high]) == 0).all()
 
 
+def test_exponentials_are_right_to_a_few_units_in_the_last_place() -> None:
+    scores = np.linspace(-87, 0, 80_000, dtype=np.float32)
+    got, one, none = scores.copy(), np.float32(1), np.float32(0)
+    softened(got, 0, scores.size, scores.size, one, none, np.float32(-np.inf))
+    exact = np.exp(scores.astype(np.float64))
+    assert (np.abs(got - exact) / exact).max() < 3e-7
+
+
 def test_a_score_that_is_no_number_shows_in_the_sum() -> None:
     scores = np.zeros(24, np.float32)
     scores[9] = np.nan

@@ -9,7 +9,6 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from llmcli.kernels.sources.vectors import (
-    FLAGS,
     FLOATS,
     INTS,
     LANES,
@@ -30,12 +29,16 @@ def _all(number):
     return ir.Constant(FLOATS, [float(number)] * LANES)
 
 
+# Not in any order: what is lost in one step of an exponential is kept for the next.
+_IN_ORDER = ("contract", "nsz")
+
+
 def _multiplied(builder, a, b):
-    return builder.fmul(a, b, flags=FLAGS)
+    return builder.fmul(a, b, flags=_IN_ORDER)
 
 
 def _added(builder, a, b):
-    return builder.fadd(a, b, flags=FLAGS)
+    return builder.fadd(a, b, flags=_IN_ORDER)
 
 
 def _bounded(builder, x, least, most):
@@ -51,7 +54,7 @@ def exps(builder, x):
     floor = cgutils.get_or_insert_function(builder.module, kind, f"llvm.floor.v{LANES}f32")
     n = builder.call(floor, [_added(builder, _multiplied(builder, x, _all(LOG2_E)), _all(0.5))])
     for part in LN2:
-        x = builder.fsub(x, _multiplied(builder, n, _all(part)), flags=FLAGS)
+        x = builder.fsub(x, _multiplied(builder, n, _all(part)), flags=_IN_ORDER)
     p = _all(EXP_STEPS[0])
     for step in EXP_STEPS[1:]:
         p = _added(builder, _multiplied(builder, p, x), _all(step))
@@ -135,7 +138,7 @@ def times_sigmoid(_typing, x, y, chunks, linear, cubic):
             square = _multiplied(builder, near, near)
             slope = _added(builder, linear, _multiplied(builder, cubic, square))
             down = exps(builder, builder.fneg(_multiplied(builder, near, slope)))
-            made = builder.fdiv(value, _added(builder, _all(1), down), flags=FLAGS)
+            made = builder.fdiv(value, _added(builder, _all(1), down), flags=_IN_ORDER)
             place = builder.bitcast(builder.gep(y, [column]), FLOATS.as_pointer())
             builder.store(made, place, align=4)
         return context.get_dummy_value()
