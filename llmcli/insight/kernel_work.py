@@ -6,11 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import lcm
 from typing import Final
 
-from llmcli.kernels import layout
-from llmcli.kernels.rooms import Sizes, reach, room_bytes, rooms, scratch_of
+from llmcli.kernels.rooms import Sizes, reach, room_bytes, rooms, scratch_of, unit_of
 from llmcli.spec import (
     INT4_GROUP,
     CacheKind,
@@ -91,9 +89,9 @@ def _sizes(spec: DecoderSpec, packed: Packed) -> Sizes:
 
 def _unit(packed: Packed, name: str, columns: int) -> int:
     """Columns that the kernels read together, as model/matrices.py has it; tested."""
-    kind = packed.kinds.get(name)
-    group = packed.group if kind == "int4" else int8_group(columns) if kind == "int8" else None
-    # One scale for a whole int8 row has no say in it.
-    return (
-        lcm(layout.CHUNK, group) if group and (kind, group) != ("int8", columns) else layout.CHUNK
-    )
+    match packed.kinds.get(name):
+        case "int4":
+            return unit_of(packed.group)
+        case "int8" if (group := int8_group(columns)) != columns:
+            return unit_of(group)
+    return unit_of(None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import lcm
 
 from llmcli.kernels import layout
 
@@ -34,6 +35,11 @@ class Sizes:
 def reach(keys: int) -> int:
     """For so many keys there is room if so many are seen: not a little more at each step."""
     return max(_LEAST_REACH, 1 << keys.bit_length())
+
+
+def unit_of(group: int | None) -> int:
+    """How many columns are read together where so many share a scale, if any share one."""
+    return lcm(layout.CHUNK, group or 1)
 
 
 def run_of(columns: int, unit: int) -> int:

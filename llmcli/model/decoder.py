@@ -17,6 +17,7 @@ from llmcli.model.captured import CapturedSteps, Record, uncapturable
 from llmcli.model.context import Context
 from llmcli.model.embedding import Embedding, rounded, sinusoids
 from llmcli.model.fused import FusedStep, obstacle
+from llmcli.model.head import Head
 from llmcli.model.linear import Linear, Weighted
 from llmcli.model.masks import alibi_bias
 from llmcli.model.norm import make_norm
@@ -368,35 +369,3 @@ class Decoder(nn.Module):
         if places.pads is None and not held and (kind.window is None or kind.window >= new):
             return Visibility(is_causal=True)
         return Visibility(mask=places.visible(keys, kind.window))
-
-
-class Head(Weighted):
-    """The unembedding; a tied one owns no matrix and reads the embedding's."""
-
-    def __init__(self, spec: DecoderSpec) -> None:
-        super().__init__(spec.vocab_size, spec.embed_width)
-        self.bias: nn.Parameter | None = None
-        self.tied = spec.tie_embeddings
-        if self.tied:
-            self.weight = None
-        if spec.head_bias:
-            self.bias = nn.Parameter(torch.empty(spec.vocab_size), requires_grad=False)
-        self.scale = spec.logit_scale
-        self.softcap = spec.logit_softcap
-
-    def forward(self, x: Tensor, embedding: Weighted) -> Tensor:
-        logits = self.uncapped(x, embedding)
-        if self.softcap is not None:
-            logits = torch.tanh(logits / self.softcap) * self.softcap
-        return logits
-
-    def uncapped(self, x: Tensor, embedding: Weighted) -> Tensor:
-        """Logits [...,V] as they are before a soft cap."""
-        logits = (embedding if self.tied else self).times(x, self.bias)
-        return logits if self.scale == 1 else logits * self.scale
-
-    def row(self, token: int, embedding: Weighted) -> tuple[Tensor, Tensor | None]:
-        """What reads a token's logit from x, before the scale: a row, and its bias if any."""
-        owner = embedding if self.tied else self
-        row = owner.rows(torch.tensor(token, device=owner.device))
-        return row, None if self.bias is None else self.bias[token]

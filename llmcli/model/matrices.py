@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from llmcli.kernels import layout
-from llmcli.kernels.rooms import run_of, scratch_of
+from llmcli.kernels.rooms import run_of, scratch_of, unit_of
 from llmcli.model.linear import Weighted
 from llmcli.model.packed import Int4, Int8
 
@@ -52,7 +51,7 @@ def describe(owner: Weighted, bias: Tensor | None) -> Described | None:
     at = [one.data_ptr() for one in parts] + [0, 0]
     bias_at = kept[-1].data_ptr() if bias is not None else 0
     # Groups of a whole row have no say in how many columns are unpacked at a time.
-    unit = layout.CHUNK if kind == layout.INT8 else math.lcm(layout.CHUNK, group or 1)
+    unit = unit_of(None if kind == layout.INT8 else group)
     run = run_of(owner.shape[1], unit)
     numbers = (int(kind), *at[:3], group, bias_at, *owner.shape, run)
     return Described(numbers, tuple(kept), unit)
